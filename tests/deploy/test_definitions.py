@@ -155,6 +155,13 @@ def test_the_template_of_a_service_is_a_gang() -> None:
     ]
 
 
+def test_a_name_is_one_of_a_service_too() -> None:
+    job, chat = gangjob(), service()
+    job["metadata"]["name"] = chat["metadata"]["name"] = "llama-3.1"
+    said = ["the name has no dots, for it is that of a Service"]
+    assert broken(job) == broken(chat, plural="gangservices") == said
+
+
 def test_nothing_is_filled_into_a_template() -> None:
     """Or a new version of the definition would be another revision of each service."""
     spec = schema("gangservices")["properties"]["spec"]

@@ -40,7 +40,7 @@ class _Server:
         headers = {
             name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:])
         }
-        body = await reader.readexactly(int(headers.get("content-length", 0)))
+        body = await _body(headers, reader)
         asked = parse_qs(urlsplit(lines[0].split()[1]).query, keep_blank_values=True)
         path = urlsplit(lines[0].split()[1]).path
         if path == "/release":
@@ -98,6 +98,16 @@ class _Server:
             await asyncio.sleep(gap_ms / 1000)
         writer.write(b"0\r\n\r\n")
         await writer.drain()
+
+
+async def _body(headers: dict[str, str], reader: StreamReader) -> bytes:
+    if headers.get("transfer-encoding") != "chunked":
+        return await reader.readexactly(int(headers.get("content-length", 0)))
+    body = b""
+    while size := int(await reader.readuntil(b"\r\n"), 16):
+        body += (await reader.readexactly(size + 2))[:-2]
+    await reader.readexactly(2)
+    return body
 
 
 async def _main(name: str, file: Path) -> None:

@@ -17,7 +17,7 @@ from gantree.cli.options import StateOption
 from gantree.cli.route_options import AtOption, DrainOption, NameOption, TableOption, source_chosen
 from gantree.model.errors import BadInput
 from gantree.routing.addresses import split_address
-from gantree.routing.endpoint_picker.picker import Picker
+from gantree.routing.endpoint_picker.picker import MOST_ENDPOINTS, Picker
 from gantree.routing.table import RouteTable
 from gantree.routing.table_file import read_table
 
@@ -35,6 +35,15 @@ def endpoint_picker(
         ),
     ] = "",
     at: AtOption = "",
+    endpoints: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=10,
+            metavar="N",
+            help="Replicas that an answer names at most. 1 for a gateway that takes one address.",
+        ),
+    ] = MOST_ENDPOINTS,
     table: TableOption = None,
     tls_cert: Annotated[
         Path | None, typer.Option(metavar="FILE", help="TLS certificate chain, PEM.")
@@ -64,7 +73,7 @@ def endpoint_picker(
     drain_s = seconds_of("--drain", drain)
     credentials = _credentials(tls_cert, tls_key)
     source = None if table is not None else source_chosen(state)
-    picker = Picker(service, at, known)
+    picker = Picker(service, at, endpoints, table=known)
     running = EndpointPicker(name or f"{socket.gethostname()}-{os.getpid()}", picker, source)
     asyncio.run(_run(running, listen, credentials, drain_s))
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from gantree.executors.kubernetes.controllers import gangjobs
 from gantree.model.phases import ENDED
 from support.kubernetes.server.statuses import Json
 from support.pods import PodStage
@@ -254,3 +255,53 @@ def test_how_it_ended_is_written_again_where_the_server_refused_it(stage: PodSta
     stage.work_for(0.1)
     refused.times = 0
     stage.until(lambda: status(stage).get("phase") == "Succeeded", within_s=30.0)
+
+
+def test_one_that_is_to_go_gets_no_new_pods(stage: PodStage) -> None:
+    """As a Job: what holds the object (a finalizer, a deletion in the foreground) may take its time."""
+    held = {"metadata": {"finalizers": ["example.com/held"]}}
+    create(stage)
+    stage.until(lambda: runs(stage))
+    assert stage.api.patch(f"{URL}/llama", held).status_code == 200
+    assert stage.api.delete(f"{URL}/llama").status_code == 200
+    for name in PODS:
+        assert stage.api.delete(f"/api/v1/namespaces/default/pods/{name}").status_code == 200
+    stage.until(lambda: status(stage)["phase"] == "Pending")
+    stage.work_for(0.5)
+    assert stage.pods() == {}
+    stage.api.patch(f"{URL}/llama", {"metadata": {"finalizers": None}})
+
+
+@pytest.mark.faults
+def test_a_pod_that_the_server_refuses_is_made_later_and_the_status_says_why(
+    stage: PodStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gangjobs, "AGAIN_S", 0.2)
+    faults = stage.running.server.faults
+    pods_fail = {"verb": "create", "resource": "pods", "code": 403, "times": None}
+    stage.running.call(lambda: faults.add(**pods_fail))
+    create(stage)
+    stage.until(lambda: status(stage).get("reason") == "PodNotMade")
+    assert "a fault of a test: 403" in status(stage)["message"]
+    stage.running.call(faults.clear)
+    stage.until(lambda: runs(stage))
+    assert "reason" not in status(stage)
+
+
+def test_a_service_of_another_is_in_the_way_until_it_is_gone(
+    stage: PodStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as that of a GangJob of the same name which was deleted a moment ago."""
+    monkeypatch.setattr(gangjobs, "AGAIN_S", 0.2)
+    home = "/api/v1/namespaces/default/services"
+    theirs = {
+        "metadata": {"name": "llama"},
+        "spec": {"ports": [{"port": 80}], "selector": {"a": "b"}},
+    }
+    assert stage.api.post(home, theirs).status_code == 201
+    create(stage)
+    stage.until(lambda: status(stage).get("reason") == "ServiceNotMade")
+    assert status(stage)["message"].startswith("Service llama is not of this GangJob")
+    assert stage.api.delete(f"{home}/llama").status_code == 200
+    stage.until(lambda: "reason" not in status(stage) and runs(stage))
+    assert stage.api.get(f"{home}/llama").json()["spec"]["clusterIP"] == "None"

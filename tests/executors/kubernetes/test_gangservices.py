@@ -374,3 +374,46 @@ def test_no_replica_is_named_as_another_service(stage: PodStage) -> None:
     create(stage)
     stage.until(lambda: ready(stage, 2))
     assert set(gangjobs(stage)) == {"chat-1-1", "chat-2", "chat-3"}
+
+
+SERVICES = "/api/v1/namespaces/default/services"
+
+
+def test_a_service_of_another_is_in_the_way_until_it_is_gone(
+    stage: PodStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as that of a Deployment before, or of a GangService of the same name which was deleted a moment ago."""
+    monkeypatch.setattr(controller, "AGAIN_S", 0.2)
+    theirs = {
+        "metadata": {"name": "chat"},
+        "spec": {"ports": [{"port": 80}], "selector": {"a": "b"}},
+    }
+    assert stage.api.post(SERVICES, theirs).status_code == 201
+    create(stage)
+    stage.until(lambda: ready(stage, 2) and status(stage).get("reason") == "ServiceNotMade")
+    assert status(stage)["message"].startswith("Service chat is not of this GangService")
+    assert stage.api.delete(f"{SERVICES}/chat").status_code == 200
+    stage.until(lambda: "reason" not in status(stage))
+    made = stage.api.get(f"{SERVICES}/chat").json()
+    assert made["spec"]["selector"] == {"gantree.io/serves": "chat"}
+
+
+def test_a_service_that_was_deleted_is_made_again(
+    stage: PodStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller, "AGAIN_S", 0.2)
+    monkeypatch.setattr(controller, "FRONT_AGAIN_S", 0.2)
+    create(stage)
+    stage.until(lambda: ready(stage, 2))
+    assert stage.api.delete(f"{SERVICES}/chat").status_code == 200
+    stage.until(lambda: stage.api.get(f"{SERVICES}/chat").status_code == 200)
+
+
+@pytest.mark.faults
+def test_it_says_why_the_pods_of_a_replica_are_not_made(stage: PodStage) -> None:
+    faults = stage.running.server.faults
+    pods_fail = {"verb": "create", "resource": "pods", "code": 403, "times": None}
+    stage.running.call(lambda: faults.add(**pods_fail))
+    create(stage)
+    stage.until(lambda: status(stage).get("reason") == "PodNotMade")
+    assert "a fault of a test: 403" in status(stage)["message"]

@@ -21,6 +21,7 @@ UNUSED = {
     ("patch", "", "pods"): "a checkpoint is asked for: test_leaving",
     ("create", "", "pods"): "the pods of a GangJob: test_gangjobs",
     ("create", "", "services"): "the service of a GangJob: test_gangjobs",
+    ("get", "", "services"): "a service of its name that is another's: test_gangjobs",
     (
         "create",
         "resource.nvidia.com",

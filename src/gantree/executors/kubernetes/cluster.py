@@ -366,7 +366,7 @@ class KubernetesCluster:
                 case "topology":
                     kind, (_, name) = key
                     self._nodes.update_topology(kind, name, after, self._clock())
-                case "bound" | "refused":
+                case "bound" | "answer":
                     self._apply_result(noun, key)
                 case _:
                     raise key  # a bug on the other thread
@@ -375,9 +375,9 @@ class KubernetesCluster:
 
     def _apply_result(self, noun: str, told: Any) -> None:
         """What came of a write."""
-        if noun == "refused":
-            (service, number), why = told
-            self.services.refused(service, number, why)
+        if noun == "answer":
+            on_answer, why = told
+            on_answer(why)
             return
         self._attempts.on_bound(told)
         for group in self._groups_of(told.job):

@@ -59,10 +59,14 @@ def endpoint_of(replica: RoutedReplica) -> str:
 
 @dataclass(slots=True)
 class Picker:
-    """Chooses by the newest table. service: that of every request, "" for that which each names; at: a place."""
+    """Chooses by the newest table. service: that of every request, "" for that which each names; at: a place.
+
+    most_endpoints: so many are named at most.
+    """
 
     service: str = ""
     at: str = ""
+    most_endpoints: int = MOST_ENDPOINTS
     table: RouteTable = field(default_factory=RouteTable)
     in_flight: Counter[tuple[str, str]] = field(default_factory=Counter)
     _known: dict[str, PrefixTable] = field(default_factory=dict)
@@ -84,7 +88,7 @@ class Picker:
         if keys:
             self._prefixes(service).record(keys, first.replica)
         names = [first.replica]
-        while len(names) < MOST_ENDPOINTS:
+        while len(names) < self.most_endpoints:
             left = [each for each in candidates if each.name not in names]
             next_best = choose(left, caller, preferred, self._turn).replica
             if next_best is None:

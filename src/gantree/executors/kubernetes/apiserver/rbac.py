@@ -95,7 +95,10 @@ RBAC_RULES = (
         "to ask an autoscaler for the nodes of a whole gang",
     ),
     RbacRule("", "podtemplates", ("create", "delete"), "what the pods of such a gang are like"),
-    RbacRule("", "services", ("create",), "the names of the pods of a GangJob, and that of a GangService"),
+    RbacRule(
+        "", "services", ("create", "get"),
+        "the names of the pods of a GangJob, and that of a GangService; to see whose one is that has the name",
+    ),
 )  # fmt: skip
 RBAC_TO_PARTITION = RbacRule("", "nodes", ("patch",), "to have nodes given another MIG config")
 """Needed with `--partition-nodes` alone."""

@@ -11,6 +11,7 @@ Pods that have ended stay for their logs until the GangJob, which owns them, is 
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from gantree.core.view import JobView, LedgerView
@@ -48,6 +49,8 @@ log = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 Name = tuple[str, str]
+SERVICE = "Service"
+"""What was written or refused that is no pod: these have names in small letters."""
 AGAIN_S = 5.0
 """A write without effect is repeated after so long; why a GangJob waits is updated as often."""
 WORD_OF_PHASE = {
@@ -69,6 +72,7 @@ class Known:
     """One GangJob: the object, its pods by name, its job if it has one, the last status, and the time of each write.
 
     wanted are the pods that it should have; size is how many of an elastic one, checked the check that they make.
+    refused are pods by name, and the Service as SERVICE, that the server did not make; with why.
     """
 
     group: Group
@@ -79,6 +83,7 @@ class Known:
     look_at: float = 0.0
     explain_at: float = 0.0
     wanted: dict[str, Json] | None = None
+    refused: dict[str, str] = field(default_factory=dict)
     size: int | None = None
     checked: PodCheck | None = None
 
@@ -164,7 +169,7 @@ class GangJobs:
                 status["askedMembers"] = self._scale(known, state, told, now)
             if status["phase"] in FINISHED:
                 self._delete(known, [pod for pod in known.pods.values() if not pod.has_ended], now)
-            else:
+            elif known.group.metadata.deletion_timestamp is None:
                 self._make(known, state, decided, now)
         except InvalidObject as error:
             status = {"phase": "Pending", "reason": MISCONFIGURED, "message": str(error)}
@@ -194,6 +199,8 @@ class GangJobs:
         size = pods_needed(known.group.spec, state, decided)
         phase = Phase.PENDING if state is None else state.phase
         starts = phase in (Phase.PENDING, Phase.STARTING)
+        if SERVICE in known.refused:
+            self._make_service(known, now)
         pods = [pod for pod in known.pods.values() if starts or not pod.has_ended]
         self._delete(known, [pod for pod in pods if _is_in_the_way(pod, state, size)], now)
         if starts:
@@ -211,15 +218,31 @@ class GangJobs:
 
     def _add(self, known: Known, wanted: Mapping[str, Json], now: float) -> None:
         missing = [name for name in wanted if name not in known.pods]
-        home = known.group.metadata.namespace
-        if missing and self._ask(known, "", now):
+        if missing and self._ask(known, "domains", now):
             self._domains.make(known.group, wanted)
-            path = f"api/v1/namespaces/{home}/services"
-            self._api.request("POST", path, service_of(known.group), JSON)
+        if missing:
+            self._make_service(known, now)
         for name in missing:
-            if self._ask(known, name, now):
-                path = f"api/v1/namespaces/{home}/pods"
-                self._api.request("POST", path, wanted[name], JSON)
+            self._make_pod(known, wanted[name], now)
+
+    def _make_service(self, known: Known, now: float) -> None:
+        if self._ask(known, SERVICE, now):
+            path = f"api/v1/namespaces/{known.group.metadata.namespace}/services"
+            on_answer = partial(self._answered, known, SERVICE)
+            self._api.create_owned(path, service_of(known.group), on_answer)
+
+    def _make_pod(self, known: Known, pod: Json, now: float) -> None:
+        name = pod["metadata"]["name"]
+        if self._ask(known, name, now):
+            path = f"api/v1/namespaces/{known.group.metadata.namespace}/pods"
+            self._api.create(path, pod, partial(self._answered, known, name))
+
+    def _answered(self, known: Known, what: str, why: str) -> None:
+        """Why a pod or the Service was not made; "" where it is there, or one of its name is still to go."""
+        known.refused.pop(what, None)
+        if why:
+            known.refused[what] = why
+        known.look_at = 0.0
 
     def _make_anew(
         self, known: Known, wanted: Mapping[str, Json], members: Sequence[int], now: float
@@ -228,10 +251,9 @@ class GangJobs:
         names = [name for name, pod in wanted.items() if number_of(pod) in members]
         ended = [pod for name, pod in known.pods.items() if name in names and pod.has_ended]
         self._delete(known, ended, now)
-        home = known.group.metadata.namespace
         for name in names:
-            if name not in known.pods and self._ask(known, name, now):
-                self._api.request("POST", f"api/v1/namespaces/{home}/pods", wanted[name], JSON)
+            if name not in known.pods:
+                self._make_pod(known, wanted[name], now)
 
     def _delete(self, known: Known, pods: list[Pod], now: float) -> None:
         for pod in pods:
@@ -305,7 +327,7 @@ def _status(
     pods = known.pods.values()
     if state is None and job and pods and all(pod.status.phase == "Succeeded" for pod in pods):
         phase = WORD_OF_PHASE[Phase.SUCCEEDED]  # it ended while no journal was there to see it
-    reason, message = (
+    reason, message = _not_made(known) or (
         _why(known, decided, now, told) if job and phase == "Pending" else (None, None)
     )
     placement = None if state is None else state.placement
@@ -326,6 +348,15 @@ def _status(
         "finishTime": api_time(now) if phase in FINISHED else None,
         "conditions": _conditions(phase, placement is not None, told, now),
     }  # fmt: skip
+
+
+def _not_made(known: Known) -> tuple[str, str] | None:
+    """What of a GangJob the server refused, and its answer."""
+    if why := known.refused.get(SERVICE):
+        return "ServiceNotMade", why
+    missing = (known.wanted or {}).keys() - known.pods.keys()
+    why = next((why for name, why in known.refused.items() if name in missing), "")
+    return ("PodNotMade", why) if why else None
 
 
 def _why(

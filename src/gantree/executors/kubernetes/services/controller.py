@@ -36,7 +36,12 @@ from gantree.executors.kubernetes.services.replica_jobs import (
 )
 from gantree.executors.kubernetes.services.replicas import Replica
 from gantree.executors.kubernetes.services.serving_table import served_service
-from gantree.executors.kubernetes.services.status import last_replica, misconfigured, status_of
+from gantree.executors.kubernetes.services.status import (
+    NotMade,
+    last_replica,
+    misconfigured,
+    status_of,
+)
 from gantree.executors.kubernetes.watch.api_thread import ApiThread
 from gantree.executors.kubernetes.workloads.gangjob import GANGJOB, OF_GANGJOB
 from gantree.executors.kubernetes.workloads.keys import Key
@@ -54,6 +59,8 @@ DRAIN, DELETE = "drain", "delete"
 BACKOFF_S, BACKOFF_MAX_S = 5.0, 300.0
 NO_REQUESTS = {"metadata": {"labels": {SERVES: None}}}
 """The change of a pod to which a Service sends nothing more."""
+FRONT_AGAIN_S = 300.0
+"""A Service that somebody has deleted is made anew after so long."""
 RESET_S = 600.0
 """A replica that has run for so long before it was over is replaced without a longer back-off."""
 
@@ -62,9 +69,9 @@ RESET_S = 600.0
 class Known:
     """One GangService: the object, what is in it, and what was written when.
 
-    making are replicas, by number, whose GangJob was written and not seen yet; refused is why one was not made. exits
-    counts the replicas that were over one after the other, soon after their start. scaled_for is what the autoscaler
-    here said last.
+    making are replicas, by number, whose GangJob was written and not seen yet; refused is why one was not made,
+    front_refused why the Service was not when that was last written, at front_asked. exits counts the replicas that
+    were over one after the other, soon after their start. scaled_for is what the autoscaler here said last.
     """
 
     group: Group
@@ -75,7 +82,9 @@ class Known:
     look_at: float = 0.0
     making: dict[int, float] = field(default_factory=dict)
     last: int = 0
-    refused: str = ""
+    refused: NotMade | None = None
+    front_refused: NotMade | None = None
+    front_asked: float = float("-inf")
     exits: int = 0
     scaled_for: str = ""
     served: ServedService | None = None
@@ -169,12 +178,11 @@ class GangServices:
             del self._pods[gangjob]
         self._look(service)
 
-    def refused(self, where: Name, number: int, why: str) -> None:
+    def _refused(self, where: Name, number: int, why: str) -> None:
         """A GangJob was not made: why, "" where its name is taken."""
         known = self._known.get(where)
         if known is not None:
-            known.refused = why
-            known.look_at = 0.0
+            known.look_at, known.refused = 0.0, NotMade("Replica", why) if why else None
             if not why:
                 known.making.pop(number, None)
 
@@ -242,10 +250,11 @@ class GangServices:
         try:
             self._roll(known, known.service, replicas, now)
         except InvalidObject as error:
-            known.refused = str(error)
+            known.refused = NotMade("Replica", str(error))
         self._end_drained(known, replicas, now)
         known.served = served_service(known.service, replicas)
-        status = status_of(known.group, known.service, replicas, known.last, known.refused, now)
+        refused = known.refused or known.front_refused
+        status = status_of(known.group, known.service, replicas, known.last, refused, now)
         if known.scaled_for:
             status["scaledFor"] = known.scaled_for
         self._write(known, status, now)
@@ -290,7 +299,7 @@ class GangServices:
             known.last = self._next_number(service, known.last)
             known.making[known.last] = 0.0
         self._make(known, service, replicas, now)
-        known.refused = known.refused if known.making else ""
+        known.refused = known.refused if known.making else None
 
     def _next_number(self, service: GangService, last: int) -> int:
         """The number after the last one with which a replica is not named as another GangService."""
@@ -315,8 +324,8 @@ class GangServices:
             key = self._topology_key(service)
             body = replica_body(service, known.group, number, key, is_floor=is_floor)
             known.making[number] = now
-            where = (service.namespace, service.name)
-            self._api.create(_gangjobs_at(service), body, (where, number))
+            on_refused = partial(self._refused, (service.namespace, service.name), number)
+            self._api.create(_gangjobs_at(service), body, on_refused)
 
     def _topology_key(self, service: GangService) -> str | None:
         """The label of nodes by which replicas are spread. Raises InvalidObject where no node has one."""
@@ -381,11 +390,17 @@ class GangServices:
     # ----- writes
 
     def _make_front(self, known: Known, service: GangService, now: float) -> None:
-        """The Kubernetes Service, once: whoever deletes it gets it back with the next start of gantree."""
-        if "front" not in known.asked:
-            known.asked["front"] = now
+        """The Kubernetes Service; from time to time again, for it may have been deleted."""
+        again_s = AGAIN_S if known.front_refused else FRONT_AGAIN_S
+        if now >= known.front_asked + again_s:
+            known.front_asked = now
             path = f"api/v1/namespaces/{service.namespace}/services"
-            self._api.request("POST", path, front_of(service, known.group), JSON)
+            body = front_of(service, known.group)
+            self._api.create_owned(path, body, partial(self._front_made, known))
+
+    def _front_made(self, known: Known, why: str) -> None:
+        """The Service is there, or why not: that of an earlier GangService of this name may still have to go."""
+        known.look_at, known.front_refused = 0.0, NotMade("Service", why) if why else None
 
     def _delete(self, known: Known, service: GangService, replica: Replica, now: float) -> bool:
         """Delete the GangJob of a replica, and its pods with it; whether that was written now."""

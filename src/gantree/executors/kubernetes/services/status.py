@@ -5,6 +5,7 @@ revision or number to another, and why it does not.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gantree.executors.kubernetes.apiserver.conditions import with_transition
@@ -18,21 +19,29 @@ from gantree.executors.kubernetes.writes.pod_status import MISCONFIGURED
 Json = dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class NotMade:
+    """An object that the server refused: a "Replica" or the "Service"; and why."""
+
+    kind: str
+    why: str
+
+
 def status_of(
     group: Group,
     service: GangService,
     replicas: Sequence[Replica],
     last: int,
-    refused: str,
+    refused: NotMade | None,
     now: float,
 ) -> Json:
-    """What is to be said of a service; last is the highest number of a replica, refused why one was not made."""
+    """What is to be said of a service; last is the highest number of a replica, refused what was not made, and why."""
     revision = revision_of(service)
     there = [each for each in replicas if not each.is_ending]
     ready, current = ready_of(there), sum(each.revision == revision for each in there)
     needed = max(service.wanted - service.update.unavailable, 0)
     waits = [each for each in there if not each.is_ready]
-    is_complete = ready == service.wanted == current == len(replicas)
+    is_complete = ready == service.wanted == current == len(replicas) and refused is None
     reason, message = _progress(is_complete, refused, waits)
     conditions = [
         _condition("Available", str(ready >= needed), "ReplicasReady" if ready >= needed else "TooFewReady",
@@ -55,10 +64,12 @@ def status_of(
     }
 
 
-def _progress(is_complete: bool, refused: str, waits: Sequence[Replica]) -> tuple[str, str]:
+def _progress(
+    is_complete: bool, refused: NotMade | None, waits: Sequence[Replica]
+) -> tuple[str, str]:
     """Why it is not as it is wanted yet: the first replica that waits says why."""
     if refused:
-        return "ReplicaNotMade", refused
+        return f"{refused.kind}NotMade", refused.why
     if is_complete:
         return "Complete", "all replicas are ready and of this revision"
     for each in waits:

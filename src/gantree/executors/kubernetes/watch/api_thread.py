@@ -65,7 +65,8 @@ log = logging.getLogger(__name__)
 MakeClient = Callable[[Connection, Callable[[], bool]], Client]
 Seen = tuple[str, Any, Any, Any]
 """What was seen: (noun, key, before, after) of a node, pod, namespace, volume, slice, class or claim; ("bound", what
-came of it, None, None); ("refused", (key, why), None, None); ("group" | "topology", (kind, key), before, after)."""
+came of it, None, None); ("answer", (what takes it, why not), None, None); ("group" | "topology", (kind, key), before,
+after)."""
 
 
 class ApiThread:
@@ -163,9 +164,15 @@ class ApiThread:
         """Write something that is asked for again while it is not there. Safe from any thread."""
         self._thread.spawn(self._writer().request(method, path, body, kind))
 
-    def create(self, path: str, body: object, key: Any) -> None:
-        """Make an object; where that is refused, ("refused", (key, why)) is seen. Safe from any thread."""
-        self._thread.spawn(self._writer().create(path, body, key))
+    def create(self, path: str, body: object, on_refused: Callable[[str], None]) -> None:
+        """Make an object; where that is refused, ("answer", (on_refused, why)) is seen. Safe from any thread."""
+        self._thread.spawn(self._writer().create(path, body, on_refused))
+
+    def create_owned(
+        self, path: str, body: Mapping[str, Any], on_answer: Callable[[str], None]
+    ) -> None:
+        """Make an object unless its owner has it: ("answer", (on_answer, why not)) is seen. Safe from any thread."""
+        self._thread.spawn(self._writer().create_owned(path, body, on_answer))
 
     def _writer(self) -> ApiWrites:
         assert self._writes is not None, "not started"

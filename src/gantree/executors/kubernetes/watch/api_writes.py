@@ -4,11 +4,12 @@ whoever needs it while it is not done.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from gantree.executors.kubernetes.apiserver.client import JSON, ApiError, Client
 from gantree.executors.kubernetes.apiserver.device_objects import ResourceClaim
+from gantree.executors.kubernetes.apiserver.objects import Group
 from gantree.executors.kubernetes.apiserver.post_queue import PostQueue
 from gantree.executors.kubernetes.constraints.volume_writes import Provision, make
 from gantree.executors.kubernetes.devices.claim_writes import take_back
@@ -29,6 +30,11 @@ STATUS_WRITES_AT_ONCE = 4
 """Gangs whose status is written concurrently, so that bindings are not delayed."""
 
 log = logging.getLogger(__name__)
+
+
+def _is_taken(error: Exception) -> bool:
+    """Whether an object was not made because another has its name."""
+    return isinstance(error, ApiError) and error.reason == "AlreadyExists"
 
 
 class ApiWrites:
@@ -93,13 +99,38 @@ class ApiWrites:
             if not isinstance(error, ApiError) or error.status not in (404, 409):
                 log.warning("%s %s: %s", method, path, error)
 
-    async def create(self, path: str, body: object, key: Any) -> None:
-        """Make an object; one that was not made is reported as ("refused", (key, why)), "" where its name is taken."""
+    async def create(self, path: str, body: object, on_refused: Callable[[str], None]) -> None:
+        """Make an object. Where it was not made, ("answer", (on_refused, why)) is reported: "" if its name is taken."""
         try:
             await self._client.write("POST", path, body, JSON)
         except (ApiError, Unreachable) as error:
-            is_taken = isinstance(error, ApiError) and error.status == 409
-            self._report("refused", (key, "" if is_taken else str(error)))
+            self._report("answer", (on_refused, "" if _is_taken(error) else str(error)))
+
+    async def create_owned(
+        self, path: str, body: Mapping[str, Any], on_answer: Callable[[str], None]
+    ) -> None:
+        """Make an object unless its owner has it; ("answer", (on_answer, why not)) is reported, "" if it is there."""
+        why = ""
+        try:
+            await self._client.write("POST", path, body, JSON)
+        except (ApiError, Unreachable) as error:
+            why = str(error)
+            if _is_taken(error):
+                why = await self._why_foreign(path, body)
+        self._report("answer", (on_answer, why))
+
+    async def _why_foreign(self, path: str, body: Mapping[str, Any]) -> str:
+        """Why an object that has the name of another is not that; "" if it has the same owner."""
+        kind, meta = body["kind"], body["metadata"]
+        try:
+            there = await self._client.get(f"{path}/{meta['name']}", Group)
+        except (ApiError, Unreachable) as error:
+            return str(error)
+        owners = {each.uid for each in there.metadata.owner_references}
+        (owner,) = meta["ownerReferences"]
+        if owner["uid"] in owners:
+            return ""
+        return f"{kind} {meta['name']} is not of this {owner['kind']}: delete it, or choose another name"
 
     async def delete(self, namespace: str, name: str, uid: str, grace_s: float | None) -> None:
         """Delete a pod."""
