@@ -66,6 +66,17 @@ def forgets_the_number(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def starts_without_the_lease(patch: pytest.MonkeyPatch) -> None:
+    """A Kubernetes cluster that was switched off goes on by itself."""
+    for name in ("_is_running_out", "_lease_is_over"):
+        with_lease = getattr(SimulatedCluster, name)
+        patch.setattr(
+            SimulatedCluster,
+            name,
+            lambda self, now, with_lease=with_lease: self._ends_jobs and with_lease(self, now),
+        )
+
+
 @pytest.mark.parametrize(
     ("plant", "first"),
     [
@@ -73,6 +84,7 @@ def forgets_the_number(patch: pytest.MonkeyPatch) -> None:
         (renews_before_strays_are_gone, 0),
         (counts_from_the_arrival, 0),
         (ends_with_the_daemon_alone, 0),
+        (starts_without_the_lease, 0),
         (forgets_the_number, 4),
     ],
 )

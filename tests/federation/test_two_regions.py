@@ -2,14 +2,10 @@
 
 import json
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
@@ -18,9 +14,10 @@ import pytest
 from gantree.api.client.client import Client
 from gantree.api.client.request import Request
 from gantree.api.http.response_models.jobs import JobRow
-from gantree.model.errors import BadInput, Conflict, GantreeError, Unsupported
+from gantree.model.errors import BadInput, Conflict, Unsupported
 from support.daemon import Daemon, Program
 from support.federation.cut_link import CutLink
+from support.federation.world import World, until
 from support.routed import haproxy
 from support.services import text
 
@@ -41,18 +38,6 @@ clusters:
   - {{name: west, url: "{west}", token_file: "{west_token}", region: us, storage: [/]}}
 links: [{{between: [eu, us], USD_per_GiB: 0.02, bandwidth_GBps: 1}}]
 """
-SOLE = """
-import fcntl, os, sys, time
-held = open(sys.argv[1] + ".lock", "a")
-log = open(sys.argv[1], "a", buffering=1)
-try:
-    fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    log.write("alone\\n")
-except BlockingIOError:
-    log.write("TWICE\\n")
-time.sleep(3600)
-"""
-"""What runs holds a lock: two attempts that overlap are seen."""
 SERVICE = """
 kind: service
 name: chat
@@ -67,76 +52,6 @@ import sys
 from gantree.cli.main import main
 main(["route", "--listen", "127.0.0.1:0", "--state", sys.argv[1], "--at", sys.argv[2], "--explain"])
 """
-
-
-@dataclass
-class World:
-    """Two clusters, the links to them, and the front."""
-
-    folder: Path
-    daemons: dict[str, Daemon]
-    links: dict[str, CutLink]
-    client: Client
-
-    def __post_init__(self) -> None:
-        self.start_front()
-
-    def start_front(self) -> None:
-        self.front = Program(
-            "federation", "up", "--config", str(self.folder / "federation.yaml"), "--state",
-            str(self.folder / "front"), "--log-level", "error",
-        )  # fmt: skip
-        self.front.says(" ready: ")
-
-    def kill_front(self) -> None:
-        self.front.process.kill()
-        self.front.process.wait()
-        self.front.said.close()
-
-    def submit(self, name: str, *, extra: str = "") -> Path:
-        """A job that holds a lock while it runs; the file that it writes."""
-        said, program = self.folder / f"{name}.out", self.folder / "sole.py"
-        program.write_text(SOLE)
-        said.touch()
-        self.client.submit(
-            f"name: {name}\ngang: [{{role: w, members: 1, each: {{gpus: 1}},"
-            f" run: [python3, -I, -S, {program}, {said}]}}]\n{extra}",
-            base_dir=str(self.folder),
-        )
-        return said
-
-    def status(self) -> dict[str, dict[str, Any]]:
-        asked: Request[dict[str, Any]] = Request("GET", "/v1/federation")
-        return {row["cluster"]: row for row in self.client.send(asked)["clusters"]}
-
-    def job(self, name: str) -> dict[str, Any]:
-        return self.client.job(name)
-
-    def has_ended(self, name: str) -> bool:
-        return bool(self.job(name)["phase"] == "cancelled")
-
-    def is_at(self, name: str, cluster: str) -> bool:
-        row = self.job(name)
-        return (row["cluster"], row["stage"], row["phase"]) == (cluster, "placed", "running")
-
-    def replicas(self) -> dict[str, list[str]]:
-        """The ready replicas with the widest domains of their places."""
-        table = self.client.routes()
-        rows = [row for service in table["services"] for row in service["replicas"]]
-        return {row["replica"]: row["place"][:2] for row in rows if row["ready"]}
-
-
-def until(holds: Callable[[], object], within_s: float = 200.0) -> None:
-    deadline = time.monotonic() + within_s
-    while True:
-        try:
-            if holds():
-                return
-        except GantreeError:
-            if time.monotonic() > deadline:
-                raise
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")
@@ -156,6 +71,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         (folder / "federation.yaml").write_text(FEDERATION.format(**urls, **tokens))
         client = Client(folder / "front")
         made = World(folder, daemons, links, client)
+        made.start_front()
         until(lambda: all(row["state"] == "ready" for row in made.status().values()))
         yield made
         for link in links.values():

@@ -96,8 +96,6 @@ def _trouble(row: dict[str, Any]) -> str:
         is_asked = row["enforced_by"] == "daemon"
         after = f"after: gantree federation lost {row['cluster']}"
         parts.append(f"jobs move {after if is_asked else 'in ' + span(row['moves_in_s'])}")
-    elif row["enforced_by"] == "daemon":
-        parts.append("Kubernetes: gets no jobs")
     return "; ".join(parts) or "-"
 
 

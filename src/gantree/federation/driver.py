@@ -12,7 +12,11 @@ from gantree.api.client.async_client import AsyncClient
 from gantree.api.client.request import Request
 from gantree.api.client.requests import cancel, job
 from gantree.api.client.service_requests import cancel_service, service
-from gantree.api.client.site_requests import renew_lease
+from gantree.api.client.site_requests import (
+    cancel_federated_gangjob,
+    federated_gangjob,
+    renew_lease,
+)
 from gantree.federation.calls import Call, CallKind
 from gantree.federation.choice import Offer, offer_of
 from gantree.federation.federated_job import FederatedJob
@@ -27,7 +31,6 @@ from gantree.model.errors import (
     TooOften,
     Unauthenticated,
 )
-from gantree.model.federation import EnforcedBy
 
 Json = dict[str, Any]
 ANSWER_WITHIN_S = 10.0
@@ -89,11 +92,7 @@ class Driver:
             self._warn(call, trouble)
             self.front.failed(call, trouble, now_s())
         else:
-            lease = self.front.leases[call.cluster]
-            before = lease.enforced_by
             self.front.answered(call, _plain(call, answer), now_s())
-            if before is EnforcedBy.MEMBERS and lease.enforced_by is EnforcedBy.DAEMON:
-                log.warning("%s runs on Kubernetes: it gets no jobs, only requests", call.cluster)
         self.wake()
 
     def _warn(self, call: Call, trouble: str) -> None:
@@ -132,11 +131,22 @@ def request_of(call: Call) -> Request[Json]:
         key = sha256(f"{call.assignment} {call.assignment.lease}".encode()).hexdigest()
         headers = {"Idempotency-Key": key}
         return Request("POST", "/v1/jobs", body=_submission(call), headers=headers)
-    if call.is_service and call.kind is CallKind.CANCEL:
+    return _cancellation(call) if call.kind is CallKind.CANCEL else _question(call)
+
+
+def _cancellation(call: Call) -> Request[Json]:
+    if call.is_service:
         return cancel_service(call.remote, assignment=call.came_by)
+    if "/" in call.remote:
+        return cancel_federated_gangjob(*call.remote.split("/", 1))
+    return cancel(call.remote)
+
+
+def _question(call: Call) -> Request[Json]:
+    """About what a cluster has; a GangJob is known as NAMESPACE/NAME."""
     if call.is_service:
         return service(call.remote)
-    return cancel(call.remote) if call.kind is CallKind.CANCEL else job(call.remote)
+    return federated_gangjob(*call.remote.split("/", 1)) if "/" in call.remote else job(call.remote)
 
 
 def _submission(call: Call) -> Json:

@@ -201,7 +201,8 @@ class Front:
             self._not_taken(call, str(error), now_s)
         elif call.kind is CallKind.LOOK and isinstance(error, NotFound):
             if (job := self._jobs.placed(call.job, call.cluster, call.remote)) is not None:
-                self._jobs.end(job, LOST_SIGHT, f"{call.cluster} does not know it any more")
+                gone = f"{call.cluster} does not know it any more"
+                self._jobs.end(job, "cancelled" if job.cancelled else LOST_SIGHT, gone)
         else:
             if call.kind is CallKind.CANCEL and isinstance(error, NotFound | Conflict):
                 self._clusters.note_gone(call.cluster, call.remote)  # it has ended: look how

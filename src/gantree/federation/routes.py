@@ -20,6 +20,7 @@ from gantree.api.client.request import LONGEST_WAIT_S
 from gantree.api.client.request import Request as Asked
 from gantree.api.client.requests import why as ask_why
 from gantree.api.client.service_requests import report_routes, scale_service, service, services
+from gantree.api.client.site_requests import federated_gangjob
 from gantree.api.http.problems import MEDIA_TYPE
 from gantree.api.http.responses import json_response
 from gantree.api.routes.jobs import IdempotencyKey, SubmissionRequest
@@ -162,12 +163,8 @@ def _add_job(routes: APIRouter, backend: FrontBackend) -> None:
     async def why(word: str) -> Response:
         """Why a job is in its cluster, with the figures of each, and why it is there as it is."""
         found = backend.job(word)
-        said = ""
-        if found.stage is Stage.PLACED and not found.is_service:
-            silent: Json = {"sentence": f"{found.cluster} does not answer now."}
-            answer = await _ask(backend, found.cluster, ask_why(found.remote), silent)
-            said = answer["sentence"]
-        return json_response(rows.why(found, said))
+        is_there = found.stage is Stage.PLACED and not found.is_service
+        return json_response(rows.why(found, await _why_there(backend, found) if is_there else ""))
 
     @routes.post("/jobs/{word}/cancel", status_code=202, **needs(Need.OPERATE))
     async def cancel(word: str) -> Response:
@@ -175,6 +172,19 @@ def _add_job(routes: APIRouter, backend: FrontBackend) -> None:
         backend.driver.front.cancel(word)
         backend.driver.wake()
         return json_response({"job": word}, 202)
+
+
+async def _why_there(backend: FrontBackend, job: FederatedJob) -> str:
+    """What the cluster of a job says of it."""
+    silent = f"{job.cluster} does not answer now."
+    remote = job.remote
+    if "/" in remote:
+        gangjob = await _ask(backend, job.cluster, federated_gangjob(*remote.split("/", 1)), {})
+        if not gangjob or gangjob["in_ledger"] is None:
+            return f"GangJob {remote} has no pods yet." if gangjob else silent
+        remote = gangjob["in_ledger"]
+    answer = await _ask(backend, job.cluster, ask_why(remote), {"sentence": silent})
+    return str(answer["sentence"])
 
 
 def _filter(

@@ -13,7 +13,7 @@ class CutLink:
     """Forwards connections to port of this machine until `cut`, and again after `mend`."""
 
     def __init__(self, port: int) -> None:
-        self._port = port
+        self.port = port
         self._is_cut = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
@@ -57,7 +57,7 @@ class CutLink:
             if self._is_cut.is_set():
                 continue  # accepted, and silent
             try:
-                far = socket.create_connection(("127.0.0.1", self._port))
+                far = socket.create_connection(("127.0.0.1", self.port))
             except OSError:
                 _shut(near)
                 continue

@@ -18,7 +18,7 @@ from gantree.federation.federated_job import FederatedJob, Stage
 from gantree.federation.front import Front
 from gantree.federation.store import Store
 from gantree.model.errors import Conflict, GantreeError
-from gantree.model.federation import FederatedCluster, Federation
+from gantree.model.federation import EnforcedBy, FederatedCluster, Federation
 from support.federation.simulated_cluster import Attempt, SimulatedCluster
 
 TIMEOUT_S = 10.0
@@ -27,6 +27,8 @@ CALM_S = 3600.0
 LEASE_S = 60.0
 SERVES_S = 1e9
 """A service runs until it is cancelled."""
+KUBERNETES = "c"
+"""The cluster of which only the daemon ends jobs."""
 RATES = (0.98, 1.0, 1.02)
 """Clocks that run at these rates differ by less than the margin in the time of a lease."""
 
@@ -56,7 +58,11 @@ class Life:
         self.store = Store(":memory:")
         self.clusters = {
             each.name: SimulatedCluster(
-                each.name, self.random, self.history, rate=self.random.choice(RATES)
+                each.name,
+                self.random,
+                self.history,
+                EnforcedBy.DAEMON if each.name == KUBERNETES else EnforcedBy.MEMBERS,
+                rate=self.random.choice(RATES),
             )
             for each in self.federation.clusters
         }
@@ -66,6 +72,7 @@ class Life:
         self._frozen_until = 0.0
         self.front: Front | None = self._front()
         self._generation = 0
+        self._is_off = False
 
     def _front(self) -> Front:
         return self.make_front(self.federation, self.store, self.now, lambda: self.now)
@@ -180,7 +187,7 @@ class Life:
             (8, self._submit), (2, self._cancel), (3, self._cut_link), (3, self._mend_link),
             (2, self._kill_front), (4, self._start_front), (1, self._freeze_front),
             (2, self._kill_daemon), (4, self._start_daemon), (1, self._reboot),
-            (1, self._refuse), (1, self._release_by_hand),
+            (1, self._refuse), (1, self._release_by_hand), (1, self._switch_off), (3, self._confirm_lost),
         )  # fmt: skip
         weights = [weight for weight, _ in actions]
         (action,) = self.random.choices([act for _, act in actions], weights)
@@ -229,7 +236,9 @@ class Life:
         self._some_cluster().is_up = False
 
     def _start_daemon(self) -> None:
-        self._some_cluster().is_up = True
+        cluster = self._some_cluster()
+        cluster.is_up = True
+        self._is_off = self._is_off and cluster.name != KUBERNETES
 
     def _reboot(self) -> None:
         self._some_cluster().reboot(self.now)
@@ -240,6 +249,20 @@ class Life:
 
     def _release_by_hand(self) -> None:
         self._some_cluster().release_by_hand(self.now)
+
+    def _switch_off(self) -> None:
+        """Its machines, until somebody starts it again."""
+        self.clusters[KUBERNETES].switch_off(self.now)
+        self._is_off = True
+
+    def _confirm_lost(self) -> None:
+        """An operator says so of a cluster that is off."""
+        if self.front is None or not self._is_off or self.clusters[KUBERNETES].is_up:
+            return
+        try:
+            self.front.confirm_lost(KUBERNETES, self.now)
+        except Conflict:
+            return
 
     def _calm(self) -> None:
         self._cut.clear()

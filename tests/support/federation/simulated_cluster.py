@@ -13,7 +13,7 @@ from typing import Any
 from gantree.control.federation.lease import Lease, check_assignment, renewed
 from gantree.federation.calls import Call, CallKind
 from gantree.model.errors import BadInput, Conflict, NotFound
-from gantree.model.federation import Stamp
+from gantree.model.federation import EnforcedBy, Stamp
 
 Json = dict[str, Any]
 
@@ -48,11 +48,15 @@ class SimulatedJob:
 
 @dataclass
 class SimulatedCluster:
-    """One cluster. slots: so many gangs fit. history is shared by all clusters."""
+    """One cluster. slots: so many gangs fit. history is shared by all clusters.
+
+    by: who ends jobs with the lease; a Kubernetes cluster, whose daemon does, only starts nothing without it.
+    """
 
     name: str
     random: Random
     history: list[Attempt]
+    by: EnforcedBy = EnforcedBy.MEMBERS
     slots: int = 2
     rate: float = 1.0
     refuses: bool = False
@@ -98,7 +102,7 @@ class SimulatedCluster:
         return {
             "granted": granted and self.lease.number == call.renewal.number,
             "stamp": {"boot": stamp.boot, "at_s": stamp.at_s},
-            "enforced_by": "members",
+            "enforced_by": self.by.value,
             "jobs": rows,
         }
 
@@ -174,11 +178,10 @@ class SimulatedCluster:
 
     def _daemon(self, now: float) -> None:
         """Follow the lease, see what has ended, start what waits."""
-        lease, stamp = self.lease, self.stamp(now)
-        is_running_out = lease is None or lease.is_running_out(stamp)
+        is_running_out = self._is_running_out(now)
         for job in self.jobs.values():
             may_hold = not job.is_service and not job.held and job.phase in ("pending", "running")
-            if is_running_out and may_hold:
+            if is_running_out and may_hold and (self._ends_jobs or job.phase == "pending"):
                 job.held = True
                 self._stop(job, now)
             elif not is_running_out and job.held:
@@ -208,11 +211,23 @@ class SimulatedCluster:
                 job.phase = "succeeded"
             elif job.stops_at is not None and now >= job.stops_at:
                 job.phase = "cancelled" if job.cancelled else "pending"
-            elif not job.is_service and self._lease_is_over(now):
+            elif self._ends_jobs and not job.is_service and self._lease_is_over(now):
                 job.phase = "running"
             else:
                 continue
             attempt.end, job.attempt = now, None
+
+    def _is_running_out(self, now: float) -> bool:
+        return self.lease is None or self.lease.is_running_out(self.stamp(now))
+
+    @property
+    def _ends_jobs(self) -> bool:
+        return self.by is EnforcedBy.MEMBERS
+
+    def switch_off(self, now: float) -> None:
+        """Its machines are off, with all that ran."""
+        self.reboot(now)
+        self.is_up = False
 
     def _lease_is_over(self, now: float) -> bool:
         return self.lease is None or not self.lease.is_valid(self.stamp(now))

@@ -139,6 +139,8 @@ class Client:
     label = _method(site_requests.label)
     links = _method(site_requests.links)
     renew_lease = _method(site_requests.renew_lease)
+    federated_gangjob = _method(site_requests.federated_gangjob)
+    cancel_federated_gangjob = _method(site_requests.cancel_federated_gangjob)
     degrade = _method(site_requests.degrade)
     restore = _method(site_requests.restore)
     services = _method(service_requests.services)

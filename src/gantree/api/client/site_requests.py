@@ -75,6 +75,18 @@ def renew_lease(
     return Request("POST", "/v1/federation/lease", body=body)
 
 
+def federated_gangjob(namespace: str, name: str) -> Request[Json]:
+    """A GangJob that a federation handed in, as the API server has it."""
+    values = {"namespace": namespace, "name": name}
+    return Request("GET", "/v1/federation/gangjobs/{namespace}/{name}", values)
+
+
+def cancel_federated_gangjob(namespace: str, name: str) -> Request[Json]:
+    """Delete a GangJob that a federation handed in; it is there until its pods are gone."""
+    values = {"namespace": namespace, "name": name}
+    return Request("POST", "/v1/federation/gangjobs/{namespace}/{name}/cancel", values)
+
+
 def links() -> Request[Rows]:
     """The links of which a source reports that they carry less than their rate."""
     return Request("GET", "/v1/links", read=rows_named("links"))

@@ -1,6 +1,9 @@
-"""The route by which the front of a federation holds a lease on its jobs here."""
+"""The routes of the front of a federation: the lease on its jobs here, and those that the cluster keeps itself."""
 
-from typing import Annotated
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Annotated, TypeVar
 
 from fastapi import APIRouter
 from fastapi.responses import Response
@@ -8,14 +11,17 @@ from pydantic import BaseModel, Field
 
 from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import Backend
-from gantree.api.http.request_body import Body
+from gantree.api.http.request_body import WITHOUT_FIELDS, Body
 from gantree.api.http.response_models.base import OpenModel
 from gantree.api.http.responses import documented, json_response
 from gantree.control.engine.controller import Controller
 from gantree.control.federation.leased_jobs import rows_of_federation
-from gantree.model.errors import Unsupported
+from gantree.executors.federated_jobs import FederatedJobs, federated_jobs_of
+from gantree.model.errors import NotFound, Unsupported
 from gantree.model.federation import Renewal, Stamp
 from gantree.text.words import NAME_PATTERN
+
+T = TypeVar("T")
 
 
 class StampBody(Body):
@@ -44,12 +50,25 @@ class StampResponse(BaseModel):
 class LeasedJobRow(OpenModel):
     """A job or a service of the federation that has not ended."""
 
-    job: str
+    job: str = Field(description="Of a GangJob: NAMESPACE/NAME.")
     assignment: str = Field(examples=["europe/llama-7b/2"])
     phase: str
     attempt: int
     held: bool
     service: bool
+
+
+class GangJobResponse(LeasedJobRow):
+    """A GangJob of a federation, ended or not."""
+
+    reason: str
+    in_ledger: str | None = Field(description="The id of its job, once it has one.")
+
+
+class GangJobCommandResponse(OpenModel):
+    """What was asked for."""
+
+    job: str
 
 
 class LeaseResponse(OpenModel):
@@ -82,8 +101,46 @@ def router(backend: Backend) -> APIRouter:
             if controller.leased_jobs is None:
                 raise Unsupported("this daemon can be in no federation")
             answer = controller.leased_jobs.renew(asked)
-            return {**answer, "jobs": rows_of_federation(controller.ledger, body.federation)}
+            kept = federated_jobs_of(controller.cluster)
+            if kept is None:
+                rows = rows_of_federation(controller.ledger, body.federation)
+            else:
+                rows = kept.rows(body.federation)
+            return {**answer, "jobs": rows}
 
         return json_response(await backend.call_controller(renewed))
 
+    _add_gangjobs(routes, backend)
     return routes
+
+
+def _add_gangjobs(routes: APIRouter, backend: Backend) -> None:
+    @routes.get(
+        "/gangjobs/{namespace}/{name}",
+        **documented(GangJobResponse, "The GangJob, as the API server has it."),
+        **needs(Need.OPERATE),
+    )
+    async def gangjob(namespace: str, name: str) -> Response:
+        """A GangJob that a federation handed in. 404 where there is none."""
+        row = await _of_cluster(backend, lambda jobs: jobs.row(f"{namespace}/{name}"))
+        return json_response(row)
+
+    @routes.post(
+        "/gangjobs/{namespace}/{name}/cancel",
+        **documented(GangJobCommandResponse, "It is being deleted.", 202),
+        **needs(Need.OPERATE),
+        dependencies=WITHOUT_FIELDS,
+    )
+    async def cancel(namespace: str, name: str) -> Response:
+        """Delete a GangJob that a federation handed in; it is there until its pods are gone. 409 if it has ended."""
+        word = f"{namespace}/{name}"
+        await _of_cluster(backend, lambda jobs: jobs.cancel(word))
+        return json_response({"job": word}, 202)
+
+
+async def _of_cluster(backend: Backend, ask: Callable[[FederatedJobs], "Future[T]"]) -> T:
+    """What the cluster answers that keeps such jobs. Raises NotFound where it keeps none."""
+    kept = await backend.call_controller(lambda controller: federated_jobs_of(controller.cluster))
+    if kept is None:
+        raise NotFound("GangJobs are on Kubernetes alone")
+    return await asyncio.wrap_future(ask(kept))

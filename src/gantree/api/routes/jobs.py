@@ -57,6 +57,7 @@ from gantree.control.engine.controller import Controller
 from gantree.control.engine.group_commit import GroupCommit
 from gantree.control.engine.loop import wait_until_set
 from gantree.control.requests.job_commands import JobCommands
+from gantree.control.requests.job_ids import Submitted
 from gantree.control.requests.submission_checks import Receipt
 from gantree.control.requests.submissions import JobSubmission, Key
 from gantree.formats import Submission, read_submission, read_submission_objects
@@ -185,10 +186,24 @@ def _add_submission(routes: APIRouter, backend: Backend) -> None:
     ) -> Response:
         """Hand in jobs and services: all of them are taken, or none. A service that is live is updated."""
         key = _key(idempotency_key, caller, body)
-        receipt = await group_commit.submit(await _submission_of(body, caller, request, key))
+        submission = await _submission_of(body, caller, request, key)
+        receipt = await _federated(backend, submission)
+        if receipt is None:
+            receipt = await group_commit.submit(submission)
         taken = (*(each.job for each in receipt.jobs), *receipt.services)
         note_what(request.scope, "jobs " + ", ".join(taken))
         return json_response(_receipt_json(receipt), 201)
+
+
+async def _federated(backend: Backend, submission: JobSubmission) -> Receipt | None:
+    """The receipt of a job of a federation that the cluster keeps itself; None where the ledger is to have it."""
+    if submission.assignment is None:
+        return None
+    made = await backend.call_controller(lambda controller: controller.federated_job(submission))
+    if made is None:
+        return None
+    job = await asyncio.wrap_future(made)
+    return Receipt((Submitted(job, submission.assignment.job),), ())
 
 
 async def _submission_of(

@@ -136,10 +136,11 @@ def kubernetes_executor(
     nodes_within_s: float,
     policy: Callable[[], Policy],
     ledger: Callable[[], Ledger],
+    lease_holds: Callable[[], bool],
 ) -> ExecutorSetup:
     """Pods. Everything is listed before this returns; it waits so long for a first node.
 
-    policy and ledger are asked where orders are carried out and polls are made.
+    policy, ledger and lease_holds (of a federation's lease) are asked where orders are carried out and polls are made.
 
     Raises Unreachable, which another try may mend, and Unsupported without the extra.
     """
@@ -153,7 +154,7 @@ def kubernetes_executor(
 
     def make_cluster(described: Cluster, emit: Emit, clock: Clock) -> ClusterPort:
         calls = link_check_calls(told.check_image, ledger, policy, clock)
-        return opened.cluster(emit, clock, decided, calls)
+        return opened.cluster(emit, clock, decided, calls, lease_holds)
 
     figures = ShadowFigures(lambda: opened.report) if told.shadow is not None else None
     return ExecutorSetup(opened.site, make_cluster, opened.close, figures, may_grow=True)

@@ -79,7 +79,10 @@ def recovered_controller(
         check_wall_clock(journal.last_observed_at(), time.time())
     is_named = is_start or journal.turns() == 0
 
-    setup = _executor_setup(daemon, running, term, loop.wake, is_named=is_named, is_retry=is_retry)
+    leased_jobs = LeasedJobs(settings.state_dir, _enforced_by(settings))
+    setup = _executor_setup(
+        daemon, running, term, loop.wake, leased_jobs, is_named=is_named, is_retry=is_retry
+    )
     try:
         controller = Controller(
             journal,
@@ -97,7 +100,7 @@ def recovered_controller(
             notify=settings.notify,
             follower=follower,
             beat=loop.pulse.beat,
-            leased_jobs=LeasedJobs(settings.state_dir, _enforced_by(settings)),
+            leased_jobs=leased_jobs,
         )
     except BaseException:
         setup.close()
@@ -119,6 +122,7 @@ def _executor_setup(
     running: Sequence[Controller],
     term: Term,
     wake: Callable[[], None],
+    leased_jobs: LeasedJobs,
     *,
     is_named: bool,
     is_retry: bool,
@@ -135,6 +139,7 @@ def _executor_setup(
             within_s,
             lambda: running[0].policy,
             lambda: running[0].ledger,
+            leased_jobs.holds,
         )
     return local_executor(
         settings,

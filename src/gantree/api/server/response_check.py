@@ -95,6 +95,8 @@ RESPONSE_MODELS: Mapping[str, type[BaseModel]] = {
     "POST /v1/nodes/burn-in": nodes.BurnInResponse,
     f"POST {_A_NODE}/fault": nodes.NodeFaultResponse,
     "POST /v1/federation/lease": federation.LeaseResponse,
+    "GET /v1/federation/gangjobs/{namespace}/{name}": federation.GangJobResponse,
+    "POST /v1/federation/gangjobs/{namespace}/{name}/cancel": federation.GangJobCommandResponse,
     "GET /v1/links": links.LinksResponse,
     "POST /v1/links/degrade": links.LinkCommandResponse,
     "POST /v1/links/restore": links.LinkCommandResponse,

@@ -113,9 +113,17 @@ CheckImageOption = Annotated[
         help="Image with PyTorch and gantree, in which pods of GangJobs check their links before they start.",
     ),
 ]
+FederationNamespaceOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMESPACE",
+        help="Namespace of the GangJobs that are made of the jobs of a federation. [default: it takes none]",
+    ),
+]
 _KEY = r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _VALUE = r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?"
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}")
+_NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _LABEL = re.compile(f"{_KEY}={_VALUE}")
 
 
@@ -144,6 +152,17 @@ def check_image_of(image: str | None, report_url: str) -> str:
     if not report_url:
         raise BadInput("--check-image needs --report-url: pods post there what they find")
     return image
+
+
+def federation_namespace_of(namespace: str | None, shadow: Shadow | None) -> str:
+    """Return the namespace for jobs of a federation; "" for none. Raises BadInput."""
+    if namespace is None:
+        return ""
+    if not _NAMESPACE.fullmatch(namespace):
+        raise BadInput(f"--federation-namespace {namespace!r}: expected the name of a namespace")
+    if shadow is not None:
+        raise BadInput("--federation-namespace is of no use in a dry run: it makes no GangJobs")
+    return namespace
 
 
 @contextmanager

@@ -51,6 +51,7 @@ from gantree.cli.kubernetes.options import (
     CheckImageOption,
     ClusterOption,
     ContextOption,
+    FederationNamespaceOption,
     GpuConfigProfilesOption,
     KubeconfigOption,
     LeaseNameOption,
@@ -62,6 +63,7 @@ from gantree.cli.kubernetes.options import (
     ReportUrlOption,
     SchedulerOption,
     check_image_of,
+    federation_namespace_of,
     partition_nodes_of,
     report_url_of,
     settings_of_options,
@@ -127,6 +129,7 @@ def kubernetes(
     listen: ListenOption = None,
     report_url: ReportUrlOption = None,
     check_image: CheckImageOption = None,
+    federation_namespace: FederationNamespaceOption = None,
     tls_cert: TlsCertOption = None,
     tls_key: TlsKeyOption = None,
     token_file: TokenFileOption = None,
@@ -150,11 +153,6 @@ def kubernetes(
     directory = state_dir_of(state, database, dry_run=dry_run)
     shadow = Shadow(shadow_scheduler, directory / REPORT) if dry_run else None
     told = (kubeconfig, context, api_server, level, node_selector, scheduler_name, shadow)
-    connection = replace(
-        settings_of_options(*told),
-        **_nodes_of(cluster, node_groups, partition_nodes, mig_configs, gpu_config_profiles),
-        **_of_leaders(lease_name, scheduler_name, report_url, check_image, listen, shadow),
-    )
     at = _listen(listen, token_file, directory, tls_cert, tls_key, insecure=insecure)
     settings = Settings(
         directory,
@@ -163,24 +161,33 @@ def kubernetes(
         *policy_named(policy),
         listen=at and at.limited(max_connections, header_timeout),
         access_file=access,
-        **_leadership(database, name, lease, stall),
+        **_leadership(database, name, lease, stall, accept_clock=accept_clock),
         **exporters_of(gpu_metrics, node_metrics, fabric_ports, link_load, prometheus),
         **_faults(repair_hooks, shadow, cordon_lemons=cordon_lemons),
         prices=prices_of(prices),
-        accept_clock=accept_clock,
         **log_settings(log_level, log_format),
-        kubernetes=connection,
+        kubernetes=replace(
+            settings_of_options(*told),
+            **_nodes_of(cluster, node_groups, partition_nodes, mig_configs, gpu_config_profiles),
+            **_of_leaders(lease_name, scheduler_name, report_url, check_image, listen, shadow),
+            federation_namespace=federation_namespace_of(federation_namespace, shadow),
+        ),
     )
     run_daemon(settings, pages.routers())
     _print_report(shadow, directory)
 
 
 def _leadership(
-    database: str | None, name: str | None, lease_s: float, stall_s: float
+    database: str | None, name: str | None, lease_s: float, stall_s: float, *, accept_clock: bool
 ) -> dict[str, Any]:
     """The settings of a daemon among others."""
-    url = database_url(database)
-    return {"database": url, "name": name or own_name(), "lease_s": lease_s, "stall_s": stall_s}
+    return {
+        "database": database_url(database),
+        "name": name or own_name(),
+        "lease_s": lease_s,
+        "stall_s": stall_s,
+        "accept_clock": accept_clock,
+    }
 
 
 def _listen(

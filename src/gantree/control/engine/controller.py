@@ -7,6 +7,7 @@ it from asyncio, tests call it directly.
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from itertools import count
 from socket import gethostname
 from typing import Any
@@ -56,6 +57,7 @@ from gantree.control.turn_telemetry import TurnTelemetry
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.scheduler import Scheduler
 from gantree.core.view import LedgerView
+from gantree.executors.federated_jobs import federated_jobs_of
 from gantree.executors.served_services import ClusterServices, services_of
 from gantree.formats.policy.locations import NOWHERE, PolicyPlaces
 from gantree.journal.contract import Journal
@@ -284,6 +286,11 @@ class Controller:
         """The receipt that a submission would get now; nothing is taken. Raises what is wrong with it."""
         return self._submissions.check(submission)
 
+    def federated_job(self, submission: JobSubmission) -> "Future[str] | None":
+        """Have the cluster keep the job of a federation; None where the ledger does. Raises what is wrong with it."""
+        jobs = federated_jobs_of(self.cluster)
+        return None if jobs is None else jobs.create(self._submissions.federated_job(submission))
+
     def first_event(self, submission: JobSubmission) -> JobSubmitted:
         """The event of the first job of a submission, of which nothing is taken. Raises what is wrong with it."""
         return self._submissions.first_event(submission)
@@ -360,6 +367,7 @@ class Controller:
             self.cluster.checks_links,
             no_federation if self.leased_jobs is None else self.leased_jobs.check,
             self._new_id,
+            federated_jobs_of(self.cluster),
             runs_services=self.cluster.runs_services,
         )
 

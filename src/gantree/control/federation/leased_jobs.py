@@ -3,7 +3,10 @@
 Once half of the lease has passed without a renewal, leased jobs are suspended: each saves if it can, stops, and is
 held. Jobs that wait are held. The next renewal releases what was suspended so. What still runs at the end of the lease
 is killed by its shims, which read the file of the lease themselves (`executors.local.shim.lease`): also while no daemon
-runs here. On Kubernetes nobody does that for a daemon that does not run, and the cluster says so (`EnforcedBy`).
+runs here.
+
+On Kubernetes nobody ends pods for a daemon that does not run, and the cluster says so (`EnforcedBy`): its jobs are not
+started elsewhere by the time alone. So what runs there goes on without a lease, and nothing starts.
 
 Services are not bound to the lease: a replica more does no harm, one less would.
 """
@@ -21,6 +24,7 @@ from gantree.executors.local.shim.lease import FILE, boottime_s
 from gantree.executors.local.shim.shim import boot_id, read_json, write_json
 from gantree.model.events import Event, ReleaseRequested, SuspendRequested
 from gantree.model.federation import Assignment, EnforcedBy, Renewal, Stamp, assignment_of
+from gantree.model.phases import Phase
 
 WITHOUT_LEASE_S = 60.0
 """So long after its start a daemon that knows of no lease lets leased jobs run: a front will have told it of one."""
@@ -66,6 +70,10 @@ class LeasedJobs:
             "enforced_by": self.enforced_by.value,
         }
 
+    def holds(self) -> bool:
+        """Whether leased jobs may start now."""
+        return self.lease is not None and not self.lease.is_running_out(self._now())
+
     def check(self, assignment: Assignment) -> None:
         """Raise Conflict unless a job may be taken now as this assignment."""
         check_assignment(self.lease, assignment.federation, assignment.lease, self._now())
@@ -73,14 +81,23 @@ class LeasedJobs:
     def events(self, ledger: Ledger, observed_at: float, epoch: int) -> list[Event]:
         """What follows for jobs from the time that has passed, to be made durable at once."""
         now = self._now()
-        if self.lease is None and now.at_s - self._began_at_s < WITHOUT_LEASE_S:
+        is_by_daemon = self.enforced_by is EnforcedBy.DAEMON
+        if (
+            self.lease is None
+            and now.at_s - self._began_at_s < WITHOUT_LEASE_S
+            and not is_by_daemon
+        ):
             return []
         if self.lease is not None and not self.lease.is_running_out(now):
             return list(self._releases(ledger, observed_at, epoch)) if self.lease.suspended else []
         if now.at_s - self._looked_at_s < LOOK_EVERY_S:
             return []
         self._looked_at_s = now.at_s
-        stopped = [state.job for state in ledger.jobs.values() if _must_stop(state)]
+        stopped = [
+            state.job
+            for state in ledger.jobs.values()
+            if _must_stop(state) and (state.phase is Phase.PENDING or not is_by_daemon)
+        ]
         if stopped:
             lease = self.lease or Lease(_federation_of(ledger, stopped[0]), 0, 0.0)
             suspended = tuple(dict.fromkeys((*lease.suspended, *stopped)))

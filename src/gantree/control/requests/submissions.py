@@ -41,6 +41,7 @@ from gantree.control.requests.waiting_limits import (
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.state import JobState
+from gantree.executors.federated_jobs import FederatedJobs
 from gantree.journal.contract import Journal
 from gantree.model.arrays import Spans, has_index, parse_element
 from gantree.model.errors import BadInput, Conflict, EventIdReused, GantreeError, Unsupported
@@ -62,11 +63,6 @@ IDS_KEPT = 100_000
 
 ANY_INDEX: Spans = ((0, 10**9),)
 """The indices of an array of which the journal knows no more than that there was a job or an array of this id."""
-
-NO_PODS = (
-    "a Kubernetes cluster takes no jobs of a federation, as nobody would make their pods: apply a GangJob or a "
-    "GangService there"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +117,7 @@ class Submissions:
     """The way in for jobs. ledger and policy give those of the moment; ran tells whether a job of this id ever ran.
 
     checks_links: the executor carries out checks before the start; runs_services: it runs replicas of services.
+    federated_jobs: it keeps the jobs of federations itself.
     """
 
     def __init__(
@@ -136,11 +133,13 @@ class Submissions:
         checks_links: bool = True,
         check_assignment: Callable[[Assignment], None] = no_federation,
         new_id: Callable[[str, str], str] = lambda noun, name: f"{noun}/{name}",
+        federated_jobs: FederatedJobs | None = None,
         *,
         runs_services: bool = True,
     ) -> None:
         self._checks_links, self._check_assignment = checks_links, check_assignment
         self._new_id, self._runs_services = new_id, runs_services
+        self._federated_jobs = federated_jobs
         self._journal = journal
         self._append = append
         self._clock = clock
@@ -194,6 +193,14 @@ class Submissions:
     def check(self, submission: JobSubmission) -> Receipt:
         """The receipt that a submission would get now; nothing is taken. Raises what is wrong with it."""
         return self._tried(submission).receipt
+
+    def federated_job(self, submission: JobSubmission) -> Job:
+        """The job of a submission of a federation, for a cluster that keeps it itself. Raises what is wrong with it."""
+        assert submission.assignment is not None, "a submission of a federation"
+        self._check_assignment(submission.assignment)
+        if len(submission.jobs) != 1 or submission.services:
+            raise Unsupported("a federation hands in jobs one by one")
+        return self.first_event(submission).spec
 
     def first_event(self, submission: JobSubmission) -> JobSubmitted:
         """The event of its first job, or else of a replica of its first service, as it would be recorded now.
@@ -271,8 +278,6 @@ class Submissions:
 
     def _new(self, submission: JobSubmission) -> _Taken:
         jobs, overrides = submission.jobs, submission.overrides
-        if submission.assignment is not None and not self._runs_services:
-            raise Unsupported(NO_PODS)
         documents = len(jobs) + len(submission.services)
         if "name" in overrides and documents > 1:
             raise BadInput(f"{documents} jobs cannot all be named {overrides['name']}")
@@ -324,14 +329,28 @@ class Submissions:
         check_user(submission.user)
         with about(f"job {asked.name}"):
             asked = with_variables(asked, submission.env, submission.default_env)
-            asked = completed(asked, submission.user, submission.base_dir)
+            asked = self._completed(asked, submission)
             check_commands(asked)
             check_notify(asked.notify, self._notify)
             asked = with_check(asked, self._policy(), can_check=self._checks_links)
             asked = assigned(asked, submission.assignment)
+            if self._federated_jobs is not None and asked.assignment:
+                self._federated_jobs.check(asked)
             self._policy().priority_of(asked.priority)
             check_queue(asked, ledger.accounts.tree)
         return asked
+
+    def _completed(self, job: Job, submission: JobSubmission) -> Job:
+        """With user and directories; a container of an image starts in the directory of that, unless the job says."""
+        found = completed(job, submission.user, submission.base_dir)
+        if self._federated_jobs is None or submission.assignment is None:
+            return found
+        said = [role.workdir is not None for role in job.roles]
+        roles = tuple(
+            role if is_said else replace(role, workdir=None)
+            for role, is_said in zip(found.roles, said, strict=True)
+        )
+        return replace(found, roles=roles)
 
     def _look_up(self, batch: Sequence[JobSubmission]) -> None:
         """Ask the journal once for all the ids that will probably be given."""

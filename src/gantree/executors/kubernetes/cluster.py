@@ -21,6 +21,7 @@ from gantree.executors.kubernetes.controllers.adoption import Adoption
 from gantree.executors.kubernetes.controllers.allocator import Allocator
 from gantree.executors.kubernetes.controllers.attempts.controller import AttemptController
 from gantree.executors.kubernetes.controllers.claim_controller import ClaimController
+from gantree.executors.kubernetes.controllers.federated_gangjobs import FederatedGangJobs
 from gantree.executors.kubernetes.controllers.gang_admission import GangAdmission
 from gantree.executors.kubernetes.controllers.gangjob_checks import GangJobChecks
 from gantree.executors.kubernetes.controllers.gangjobs import GangJobs, Name
@@ -108,12 +109,15 @@ class KubernetesCluster:
         partition_nodes: PartitionNodes | None = None,
         report_url: str = "",
         link_checks: LinkCheckCalls | None = None,
+        federation_namespace: str = "",
+        lease_holds: Callable[[], bool] = lambda: False,
     ) -> None:
         """scheduler is the schedulerName of pods that are ours.
 
         takes_over: gangs that run and are not on record are ours, too, if their pods say so. node_groups: nodes that an
         autoscaler can make, on a site with these levels. partition_nodes: those that may be given other MIG configs.
         report_url is where ranks report; "": nowhere. link_checks: what checks before the start need; None: no checks.
+        federation_namespace is where GangJobs of a federation are made; lease_holds says whether they may start.
         """
         self._api, self._nodes, self._emit, self._clock = api, nodes, emit, clock
         self._allocator = allocator
@@ -130,6 +134,7 @@ class KubernetesCluster:
             emit,
             self._explain_group,
             report_url,
+            lease_holds,
         )
         self._reports = RankReports(lambda: nodes.gpus_of_node)
         calls = link_checks or no_link_checks()
@@ -140,13 +145,7 @@ class KubernetesCluster:
         )
         self._repartitioning = MigRepartitioning(api, self._pending, nodes, partition_nodes, emit)
         self._late_bindings = LateBindings(api)
-        self._adoption = Adoption(
-            scheduler,
-            self._pending,
-            self._attempts,
-            allocator,
-            lambda pod: self._update_pod(pod, pod),
-        )
+        self._adoption = self._adoption_with(allocator)
         self._takes_over = takes_over
         self._checkpoints = CheckpointProtocol(self._annotate, self._attempts.pods_of)
         self._nominations = Nominations(self._nominate)
@@ -156,6 +155,7 @@ class KubernetesCluster:
         self._node_events = NodeEvents(api, self._attempts.pods_of)
         self._idle_events = IdleEvents(api, self._attempts.pods_of)
         self._gangjobs = self._gangjobs_with(calls)
+        self.federated_jobs = FederatedGangJobs(api, federation_namespace, scheduler)
         self.services = GangServices(
             api, scheduler, self._pending.job_of, self._label_of_tier, int(clock() * 1000)
         )
@@ -171,6 +171,15 @@ class KubernetesCluster:
             self._nodes.tolerate_cordons,
             self.remains,
             calls.check_of,
+        )
+
+    def _adoption_with(self, allocator: Allocator) -> Adoption:
+        return Adoption(
+            self._scheduler,
+            self._pending,
+            self._attempts,
+            allocator,
+            lambda pod: self._update_pod(pod, pod),
         )
 
     def _gangjobs_with(self, calls: LinkCheckCalls) -> GangJobs:
@@ -406,6 +415,7 @@ class KubernetesCluster:
             self._group_conditions.update(key, group)
         if kind is GANGJOB:
             self._gangjobs.update(where, group)
+            self.federated_jobs.update(where, group)
             self.services.update_gangjob(where, group)
 
     def _update_pod(self, before: Pod | None, after: Pod | None) -> None:

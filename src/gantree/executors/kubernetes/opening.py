@@ -81,8 +81,9 @@ class Opened:
         clock: Callable[[], float],
         decided: Callable[[], LedgerView],
         link_checks: LinkCheckCalls | None = None,
+        lease_holds: Callable[[], bool] = lambda: False,
     ) -> KubernetesCluster:
-        """The cluster that a controller talks to; link_checks as there."""
+        """The cluster that a controller talks to; link_checks and lease_holds as there."""
         return KubernetesCluster(
             self._api,
             self._nodes,
@@ -97,6 +98,8 @@ class Opened:
             partition_nodes=None if self._told.shadow else self._told.partition_nodes,
             report_url=self._told.report_url,
             link_checks=link_checks,
+            federation_namespace=self._told.federation_namespace,
+            lease_holds=lease_holds,
         )
 
     def _shadow_client(

@@ -30,6 +30,7 @@ class KubernetesSettings:
     written. node_groups: nodes that an autoscaler can make. partition_nodes: nodes that may be given other MIG configs,
     None for no node. report_url is where pods reach this daemon's API, for the reports of their ranks; "": nowhere.
     check_image is the image in which pods of GangJobs check their links before they start; "": they do not.
+    federation_namespace is where GangJobs of a federation are made; "": the cluster takes none.
     """
 
     connection: Connection
@@ -44,3 +45,4 @@ class KubernetesSettings:
     partition_nodes: PartitionNodes | None = None
     report_url: str = ""
     check_image: str = ""
+    federation_namespace: str = ""

@@ -167,7 +167,9 @@ class GangJobs:
             status["conditions"] += [with_transition(of_links, told, now)] if of_links else []
             if state is not None:
                 status["askedMembers"] = self._scale(known, state, told, now)
-            if status["phase"] in FINISHED:
+            if known.group.metadata.deletion_timestamp is not None:
+                known.look_at = now + AGAIN_S  # its pods go with it: none is made in their place
+            elif status["phase"] in FINISHED:
                 self._delete(known, [pod for pod in known.pods.values() if not pod.has_ended], now)
             elif known.group.metadata.deletion_timestamp is None:
                 self._make(known, state, decided, now)

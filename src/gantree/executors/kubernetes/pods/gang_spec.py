@@ -74,7 +74,8 @@ class GangSpec:
     elastic: members is the least that must be there, size what its author wrote. no_more: its controller makes no more
     pods than members, which may become fewer.
     parent: the composite group that it is a part of. groups: of a composite, how many groups start together at least, 0
-    where each starts by itself. project: the label under which its use is counted, "" for none.
+    where each starts by itself. project: the label under which its use is counted, "" for none. assignment: that of a
+    federation by which it came, "" for none.
     """
 
     members: int = 1
@@ -99,6 +100,7 @@ class GangSpec:
     parent: str | None = None
     groups: int | None = None
     project: str = ""
+    assignment: str = ""
 
     @property
     def has_topology(self) -> bool:

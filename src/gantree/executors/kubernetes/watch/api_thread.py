@@ -9,7 +9,8 @@ import logging
 import random
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
 from gantree.executors.kubernetes.apiserver.client import ApiError, Client, Key, Resource
 from gantree.executors.kubernetes.apiserver.connection import Connection
@@ -62,6 +63,7 @@ once."""
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 MakeClient = Callable[[Connection, Callable[[], bool]], Client]
 Seen = tuple[str, Any, Any, Any]
 """What was seen: (noun, key, before, after) of a node, pod, namespace, volume, slice, class or claim; ("bound", what
@@ -142,6 +144,11 @@ class ApiThread:
     def write(self, work: Callable[[Client], Coroutine[Any, Any, str]]) -> None:
         """Have something written that answers "" or why it was not done. Safe from any thread."""
         self._thread.spawn(self._writer().write(work))
+
+    def run(self, work: Callable[[Client], Coroutine[Any, Any, T]]) -> "Future[T]":
+        """Have something read or written whose outcome somebody waits for. Safe from any thread."""
+        assert self._client is not None, "not started"
+        return self._thread.run(work(self._client))
 
     def status_of_group(self, key: tuple[str, str, str]) -> str | None:
         """Where the status of a gang's group is written, if it is of a kind that says whether it was scheduled."""

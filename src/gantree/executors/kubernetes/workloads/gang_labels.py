@@ -179,7 +179,10 @@ def gang_spec_of_group(kind: GroupKind, group: Group) -> GangSpec | None:
     except InvalidObject as error:
         log.warning("%s %s/%s is left out: %s", kind.plural, meta.namespace, meta.name, error)
         return None
-    return over(gang_spec, _told_by({**meta.labels, **meta.annotations}))
+    found = over(gang_spec, _told_by({**meta.labels, **meta.annotations}))
+    return (
+        replace(found, assignment=gangjob.assignment_in(meta)) if kind is gangjob.GANGJOB else found
+    )
 
 
 def over(gang_spec: GangSpec, others: GangSpec) -> GangSpec:

@@ -9,11 +9,12 @@ are made before anybody knows how many there will be: their ranks, and how many 
 annotations that gantree writes with the binding, which the kubelet reads when it starts the containers.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gantree.executors.kubernetes.apiserver.objects import Group, Pod
+from gantree.executors.kubernetes.apiserver.objects import Group, Metadata, Pod
 from gantree.executors.kubernetes.apiserver.settings import SCHEDULER
 from gantree.executors.kubernetes.pods.environment import OF_PLACE, OF_RANK, environment
 from gantree.executors.kubernetes.pods.gang_spec import (
@@ -39,6 +40,7 @@ from gantree.executors.kubernetes.pods.link_check import (
 )
 from gantree.executors.kubernetes.workloads.serving import serve, serving_of
 from gantree.model.jobs import GPU_RESOURCES, Elastic, Restarts
+from gantree.text.words import NAME_PATTERN
 
 Json = dict[str, Any]
 
@@ -47,9 +49,12 @@ API_VERSION, KIND = "gantree.io/v1alpha1", "GangJob"
 OF_GANGJOB = "gantree.io/gangjob"
 """A label: the GangJob that a pod was made for."""
 ROLE, INDEX, PROCESSES = "gantree.io/role", "gantree.io/index", "gantree.io/processes"
+ASSIGNMENT = "gantree.io/assignment"
+"""An annotation of a GangJob: the assignment by which a federation handed it in."""
 MASTER_PORT = 29500
 GPU = "nvidia.com/gpu"
 _RESTARTS = Restarts()
+_ASSIGNMENT = re.compile(rf"{NAME_PATTERN}/{NAME_PATTERN}/[0-9]{{1,9}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,12 @@ def gang_spec(spec: Spec) -> GangSpec:
         elastic=elastic,
         size=None if elastic is None else size_written(spec),
     )
+
+
+def assignment_in(meta: Metadata) -> str:
+    """The assignment by which a GangJob came from a federation; "" for one that did not."""
+    said = meta.annotations.get(ASSIGNMENT, "")
+    return said if _ASSIGNMENT.fullmatch(said) else ""
 
 
 def scheduler_of(spec: Spec) -> str:

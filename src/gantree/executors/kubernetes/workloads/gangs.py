@@ -171,6 +171,7 @@ def _job_of(
         check=check_of_pods(gang.pods),
         elastic=elastic,
         project=gang_spec.project,
+        assignment=gang_spec.assignment,
     )
     return job, barred, lost
 

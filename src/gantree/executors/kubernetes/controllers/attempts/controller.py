@@ -31,6 +31,7 @@ from gantree.model.jobs import Shape
 from gantree.model.orders import ReplaceMember, StartGang, StopGang
 from gantree.model.phases import Phase
 
+NO_LEASE = "the lease of its federation does not hold here"
 AGAIN_S = 10.0
 """Deletions of pods that still exist are repeated after so long."""
 
@@ -47,12 +48,13 @@ class AttemptController:
         emit: Callable[[Event], None],
         tell: Callable[[str, str], None],
         report_url: str = "",
+        lease_holds: Callable[[], bool] = lambda: False,
     ) -> None:
         """tell is called with a job and what keeps its last attempt from ending.
 
-        report_url is where pods are told to report; "": nowhere.
+        report_url is where pods are told to report; "": nowhere. lease_holds says whether that of a federation does.
         """
-        self._report_url = report_url
+        self._report_url, self._lease_holds = report_url, lease_holds
         self._api, self._pending = api, pending
         self._allocator, self._feasibility = allocator, feasibility
         self._members = AttemptMembers(pending, feasibility)
@@ -232,6 +234,9 @@ class AttemptController:
             self._pending_starts.wait(order)
             return
         self._pending_starts.forget(*name)
+        if job.spec.is_leased and not self._lease_holds():
+            attempt.failed, self._members.changed[name] = NO_LEASE, None
+            return
         bindings = self._with_devices(attempt, self._assign_pods(attempt, order, job))
         self._members.changed[name] = None
         if attempt.failed:
