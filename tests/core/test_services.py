@@ -241,6 +241,12 @@ def test_one_that_was_told_to_stop_and_exited_by_itself_was_cancelled() -> None:
     assert not stage.of_kind(JobRequeued)
 
 
+def test_replicas_that_are_to_publish_cache_events_are_of_another_revision() -> None:
+    stage = serving(chat(), ready=1)
+    stage.serve(chat(cache_events_port=0))
+    assert stage.scheduler.ledger.services["chat"].revision == 2
+
+
 def test_a_rolling_update_replaces_one_after_the_other() -> None:
     stage = serving(chat(2), nodes=2, ready=2)
     stage.serve(chat(2, image="v2"))

@@ -1,5 +1,6 @@
 """The rule in Lua, which HAProxy runs, is the rule in Python."""
 
+import random
 from collections.abc import Iterator
 from zlib import crc32
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gantree.routing.choice import Candidate, choose, session_order
+from gantree.routing.choice import Candidate, cache_order, choose, session_order
 from gantree.routing.prefixes import PrefixTable, prefix_keys
 from routing.test_choice import SEEDS, cases
 from support.examples import examples
@@ -67,6 +68,18 @@ def test_both_order_replicas_alike_for_a_session(lua: Lua, seed: int, session: s
         words = [_table(table), _list([*map(_text, caller)]), f"crc32({_text(session)})"]
         found = lua.values(f"joined(choice.session_order({', '.join(words)}))")
         assert found == [" ".join(session_order(table, caller, session))]
+
+
+@many
+@given(SEEDS)
+def test_both_order_replicas_alike_by_what_they_hold(lua: Lua, seed: int) -> None:
+    draw = random.Random(seed)
+    for table, caller, _, turn in cases(seed):
+        held = {each.name: draw.randint(0, 3) for each in table if draw.random() < 0.8}
+        rows = _list([f"[{_text(name)}]={tokens}" for name, tokens in held.items()])
+        words = [_table(table), _list([*map(_text, caller)]), rows, str(turn)]
+        found = lua.values(f"joined(choice.cache_order({', '.join(words)}))")
+        assert found == [" ".join(cache_order(table, caller, held, turn))]
 
 
 @many

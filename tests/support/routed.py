@@ -155,6 +155,7 @@ async def routed(
     places: tuple[tuple[str, str], ...] = (),
     bind: str = "",
     is_lost: bool = False,
+    tokenizers: Path | None = None,
 ) -> AsyncIterator[Routed]:
     """A router that runs."""
     program = haproxy()
@@ -172,7 +173,7 @@ async def routed(
         await told[0].post(report)
 
     source = Source(fetch, post)
-    router = Router("r1", proxies, home, source, RouteTable(), explain=True)
+    router = Router("r1", proxies, home, source, RouteTable(), explain=True, tokenizers=tokenizers)
     stop, ready = asyncio.Event(), asyncio.Event()
     connector = aiohttp.TCPConnector(limit=0, ssl=False)
     async with aiohttp.ClientSession(connector=connector) as client:

@@ -14,9 +14,17 @@ from gantree.cli.daemon.options import LogFormatOption, LogLevelOption
 from gantree.cli.input.durations import seconds_of
 from gantree.cli.input.files import read_text, source_of
 from gantree.cli.options import StateOption
-from gantree.cli.route_options import AtOption, DrainOption, NameOption, TableOption, source_chosen
+from gantree.cli.route_options import (
+    AtOption,
+    DrainOption,
+    NameOption,
+    TableOption,
+    TokenizersOption,
+    source_chosen,
+)
 from gantree.model.errors import BadInput
 from gantree.routing.addresses import split_address
+from gantree.routing.cache_events.opening import CacheIndexes
 from gantree.routing.endpoint_picker.picker import MOST_ENDPOINTS, Picker
 from gantree.routing.table import RouteTable
 from gantree.routing.table_file import read_table
@@ -52,6 +60,7 @@ def endpoint_picker(
         Path | None, typer.Option(metavar="FILE", help="TLS private key, PEM.")
     ] = None,
     name: NameOption = None,
+    tokenizers: TokenizersOption = None,
     drain: DrainOption = "30s",
     state: StateOption = None,
     log_format: LogFormatOption = Format.AUTO,
@@ -73,7 +82,7 @@ def endpoint_picker(
     drain_s = seconds_of("--drain", drain)
     credentials = _credentials(tls_cert, tls_key)
     source = None if table is not None else source_chosen(state)
-    picker = Picker(service, at, endpoints, table=known)
+    picker = Picker(service, at, endpoints, CacheIndexes(tokenizers), known)
     running = EndpointPicker(name or f"{socket.gethostname()}-{os.getpid()}", picker, source)
     asyncio.run(_run(running, listen, credentials, drain_s))
 

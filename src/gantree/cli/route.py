@@ -22,7 +22,14 @@ from gantree.cli.daemon.options import LogFormatOption, LogLevelOption
 from gantree.cli.input.durations import seconds_of
 from gantree.cli.input.files import read_text, source_of
 from gantree.cli.options import StateOption
-from gantree.cli.route_options import AtOption, DrainOption, NameOption, TableOption, source_chosen
+from gantree.cli.route_options import (
+    AtOption,
+    DrainOption,
+    NameOption,
+    TableOption,
+    TokenizersOption,
+    source_chosen,
+)
 from gantree.model.errors import BadInput, Unreachable
 from gantree.routing.addresses import listening_socket, split_address, written_address
 from gantree.routing.haproxy.config import Settings, quoted
@@ -83,6 +90,7 @@ def route(
     name: NameOption = None,
     explain: ExplainOption = False,
     body: BodyOption = 128,
+    tokenizers: TokenizersOption = None,
     drain: DrainOption = "30s",
     state: StateOption = None,
     log_format: LogFormatOption = Format.AUTO,
@@ -118,6 +126,7 @@ def route(
             None if table is not None else source_chosen(state),
             known,
             explain=explain,
+            tokenizers=tokenizers,
         )
         opened.enter_context(_served(router, metrics))
         url = f"{'https' if tls else 'http'}://{written_address(listening)}"

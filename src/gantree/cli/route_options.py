@@ -28,6 +28,13 @@ NameOption = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Name in reports to the daemon. [default: HOST-PROCESS]"),
 ]
+TokenizersOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIRECTORY",
+        help="Tokenizers of models for affinity: cache, each in a directory of its name.",
+    ),
+]
 DrainOption = Annotated[
     str, typer.Option(metavar="TIME", help="At the end, time for requests that have begun.")
 ]

@@ -21,11 +21,15 @@ class Readiness:
 DEFAULT_READINESS = Readiness()
 
 
+CACHE_EVENTS, CACHE_REPLAY = "cache-events", "cache-replay"
+"""In the place of a role: where the engine of a replica publishes its cache events, and sends the last ones again."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReplicaOf:
     """Which replica of a service a job is: its number, and the revision of the description that it runs.
 
-    port and ready are those of that revision, as in `ServiceSpec`.
+    The ports and ready are those of that revision, as in `ServiceSpec`.
     """
 
     service: str
@@ -33,11 +37,13 @@ class ReplicaOf:
     revision: int
     port: int | None = None
     ready: Readiness = DEFAULT_READINESS
+    cache_events_port: int | None = None
+    cache_replay_port: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a member of a replica listens."""
+    """Where a member of a replica listens, or its engine publishes (CACHE_EVENTS, CACHE_REPLAY)."""
 
     role: str
     member: int

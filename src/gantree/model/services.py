@@ -29,8 +29,10 @@ LATENCIES = ("latency_p99", "ttft_p99", "itl_p99")
 """Metrics that are durations."""
 ADDITIVE = frozenset({"concurrency", "queue", "rate", "tokens_per_s"})
 """Metrics of which a service with twice the replicas has half as much each."""
-AFFINITIES = ("none", "session", "prefix")
-"""What sends requests to the replica of earlier ones: nothing, one session, or one beginning of the prompt."""
+AFFINITIES = ("none", "session", "prefix", "cache")
+"""What sends requests to the replica of earlier ones: nothing, one session, or one beginning of the prompt; `cache`:
+what the replicas say that they hold of the prompt.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,8 @@ class Routing:
 
     models are names that clients give as `model` (none: the service's). concurrency is how many requests one replica
     works on at a time (0: without limit); queue, how many may wait in front of all; wait_s, for how long; timeout_s,
-    how long a replica may be silent.
+    how long a replica may be silent. tokenizer names the directory of the model's tokenizer, for `affinity: cache`; "":
+    the first of models.
     """
 
     models: tuple[str, ...] = ()
@@ -114,6 +117,7 @@ class Routing:
     wait_s: float = 60.0
     timeout_s: float = 600.0
     affinity: str = "none"
+    tokenizer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +126,9 @@ class ServiceSpec:
 
     port: where the first member of a replica listens; None: the executor chooses, and sets PORT. drain_s: a replica
     that is to end gets no new request, and has so long to finish those that it works on. spread: replicas stand in
-    different domains of this tier as far as possible; spread_required: or wait.
+    different domains of this tier as far as possible; spread_required: or wait. cache_events_port and
+    cache_replay_port: where the engine of a replica publishes its cache events, and sends the last ones again; 0: the
+    executor chooses; None: nowhere.
     """
 
     name: str
@@ -136,6 +142,8 @@ class ServiceSpec:
     spread_required: bool = False
     scaling: Autoscaling = Autoscaling()
     routing: Routing = Routing()
+    cache_events_port: int | None = None
+    cache_replay_port: int | None = None
 
     @property
     def replica_topology(self) -> TopologySpec:

@@ -13,7 +13,7 @@ So a request goes farther than to the closest usable replica only for affinity, 
 overloaded. Of the latter the reason is `load`, else `full`; with no closer one it is `closest`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from zlib import crc32
@@ -114,6 +114,25 @@ def session_order(
         key=lambda each: (-closeness(each.place, caller), -mix(key, crc32(each.name.encode())))
     )
     return [each.name for each in usable]
+
+
+def cache_order(
+    candidates: Sequence[Candidate],
+    caller: Sequence[str],
+    tokens_of_replica: Mapping[str, int],
+    turn: int,
+) -> list[str]:
+    """Return usable replicas that hold tokens of a prompt, the most first; equally many: in the order of `choose`."""
+    holders = [each for each in candidates if each.usable and tokens_of_replica.get(each.name)]
+    holders.sort(
+        key=lambda each: (
+            -tokens_of_replica[each.name],
+            -closeness(each.place, caller),
+            each.load,
+            -_draw(each, turn),
+        )
+    )
+    return [each.name for each in holders]
 
 
 def mix(one: int, two: int) -> int:

@@ -2,12 +2,70 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from gantree.routing.cache_events.match import Held, Match
 from gantree.routing.measurements import Now, Record
 from gantree.routing.table import RouteTable
 
 BUCKETS_S = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0,
 )  # fmt: skip
+
+
+class CacheMetrics:
+    """Of services with `affinity: cache`."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._lookups = Counter(
+            "gantree_route_cache_lookups",
+            "Prompts that were looked up: found (a replica holds some of it), none, or unknown (no tokens, no events).",
+            ("service", "result"),
+            registry=registry,
+        )
+        self._prompt_tokens = Counter(
+            "gantree_route_cache_prompt_tokens",
+            "Tokens of prompts that were looked up.",
+            ("service",),
+            registry=registry,
+        )
+        self._found_tokens = Counter(
+            "gantree_route_cache_found_tokens",
+            "Of these, tokens that the replica with the most of them holds.",
+            ("service",),
+            registry=registry,
+        )
+        self._replicas = Gauge(
+            "gantree_route_cache_replicas",
+            "Replicas whose cache events are read.",
+            ("service",),
+            registry=registry,
+        )
+        self._blocks = Gauge(
+            "gantree_route_cache_blocks",
+            "Blocks that these replicas hold.",
+            ("service",),
+            registry=registry,
+        )
+        self._gaps = Gauge(
+            "gantree_route_cache_gaps",
+            "Times that events of a replica were lost, since the router started.",
+            ("service",),
+            registry=registry,
+        )
+
+    def looked_up(self, service: str, match: Match | None) -> None:
+        """Count a lookup."""
+        if match is None:
+            self._lookups.labels(service, "unknown").inc()
+            return
+        self._lookups.labels(service, "found" if match.most else "none").inc()
+        self._prompt_tokens.labels(service).inc(match.prompt_tokens)
+        self._found_tokens.labels(service).inc(match.most)
+
+    def sample(self, service: str, held: Held) -> None:
+        """Set what is known now."""
+        self._replicas.labels(service).set(held.replicas)
+        self._blocks.labels(service).set(held.blocks)
+        self._gaps.labels(service).set(held.gaps)
 
 
 class RouteMetrics:
@@ -66,6 +124,9 @@ class RouteMetrics:
             "Times that HAProxy ended by itself.",
             registry=self.registry,
         )
+
+        self._cache = CacheMetrics(self.registry)
+        self.looked_up, self.sample_cache = self._cache.looked_up, self._cache.sample
 
     def record(self, service: str, record: Record) -> None:
         """Count a request that has ended."""

@@ -15,6 +15,9 @@ from typing import Any
 
 from gantree.model.errors import GantreeError
 from gantree.routing.addresses import resolved
+from gantree.routing.cache_events.lookup_socket import open_lookups
+from gantree.routing.cache_events.match import Match
+from gantree.routing.cache_events.opening import CacheIndexes
 from gantree.routing.following import Source, follow
 from gantree.routing.haproxy.log_socket import open_log
 from gantree.routing.haproxy.output import record_of
@@ -43,8 +46,12 @@ class Router:
         table: RouteTable,
         *,
         explain: bool = False,
+        tokenizers: Path | None = None,
     ) -> None:
-        """table: that of a file, or what holds until the source answers. directory: that of the proxies."""
+        """table: that of a file, or what holds until the source answers. directory: that of the proxies.
+
+        tokenizers: a directory with those of models, for `affinity: cache`.
+        """
         self.metrics = RouteMetrics()
         self._name = name
         self._proxies = proxies
@@ -52,6 +59,7 @@ class Router:
         self._source = source
         self._table = table
         self._explain = explain
+        self._caches = CacheIndexes(tokenizers)
         self._measurements = Measurements(random.Random(0))  # noqa: S311 - a sample of figures
         self._table_s = time.monotonic()
         self._service_of: dict[str, str] = {}
@@ -61,6 +69,7 @@ class Router:
     async def run(self, stop: asyncio.Event, drain_s: float, ready: Callable[[], None]) -> None:
         """Route until stop is set, then finish what has begun. Raises Unreachable if HAProxy does not start."""
         lines = await open_log(self._directory, self._record)
+        lookups = await open_lookups(self._directory, self._match)
         tasks: list[asyncio.Task[Any]] = []
         try:
             await self._apply(
@@ -78,6 +87,8 @@ class Router:
             for each in tasks:
                 each.cancel()
             await self._proxies.end(drain_s)
+            await self._caches.end()
+            lookups.close()
             lines.close()
             await self._last_report()
 
@@ -108,9 +119,17 @@ class Router:
             log.warning("%s: requests for it go to the first", shared)
         self._service_of |= {each.backend: each.service for each in table.services}
         await self._proxies.apply(resolved_table)
+        await self._caches.apply(resolved_table)
         self._table = (
             resolved_table  # reports are about it: who drains gets nothing from here any more
         )
+
+    async def _match(self, backend: str, body: bytes) -> Match | None:
+        """What the replicas of a service hold of a prompt."""
+        index = self._caches.index
+        match = None if index is None else await index.match(backend, body)
+        self.metrics.looked_up(self._service_of.get(backend, backend), match)
+        return match
 
     def _answered(self) -> None:
         self._table_s = time.monotonic()
@@ -134,12 +153,18 @@ class Router:
             for _ in range(self._proxies.restarts - restarts):
                 self.metrics.restarted()
             restarts = self._proxies.restarts
+            self._sample_caches()
             empty, lacking = drained(self._table, now), self._lacking_now(now)
             is_due = time.monotonic() - reported_s >= REPORT_S
             if empty != self._drained or lacking - self._lacking or is_due:
                 self._drained, self._lacking = empty, lacking
                 await self._report(now, time.monotonic() - reported_s)
                 reported_s = time.monotonic()
+
+    def _sample_caches(self) -> None:
+        index = self._caches.index
+        for backend, held in (index.held() if index else {}).items():
+            self.metrics.sample_cache(self._service_of.get(backend, backend), held)
 
     def _is_ending(self) -> bool:
         """Whether something is to be seen soon: a replica drains, or a process of HAProxy ends."""

@@ -23,7 +23,10 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 @dataclass(frozen=True, slots=True)
 class RoutedReplica:
-    """One attempt of a replica. place: its domains from wide to narrow, then its node."""
+    """One attempt of a replica. place: its domains from wide to narrow, then its node.
+
+    cache_events_port, cache_replay_port: where its engine publishes its cache events, and sends them again; 0: nowhere.
+    """
 
     replica: str
     attempt: int
@@ -33,6 +36,8 @@ class RoutedReplica:
     speed: float = 1.0
     ready: bool = True
     draining: bool = False
+    cache_events_port: int = 0
+    cache_replay_port: int = 0
 
     @property
     def server(self) -> str:
@@ -57,6 +62,11 @@ class RoutedService:
     def models(self) -> tuple[str, ...]:
         """What clients give as `model`."""
         return self.routing.models or (self.service,)
+
+    @property
+    def tokenizer(self) -> str:
+        """The directory of its tokenizer, among those that the router has."""
+        return self.routing.tokenizer or self.models[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +136,7 @@ def _service(row: Any) -> RoutedService:
         wait_s=float(row.get("wait_s", DEFAULTS.wait_s)),
         timeout_s=float(row.get("timeout_s", DEFAULTS.timeout_s)),
         affinity=affinity,
+        tokenizer=str(row.get("tokenizer", DEFAULTS.tokenizer)),
     )
     return RoutedService(str(row["service"]), routing, tuple(map(_replica, row["replicas"])))
 
@@ -143,4 +154,6 @@ def _replica(row: Any) -> RoutedReplica:
         speed=speed,
         ready=bool(row.get("ready", True)),
         draining=bool(row.get("draining", False)),
+        cache_events_port=int(row.get("cache_events_port", 0)),
+        cache_replay_port=int(row.get("cache_replay_port", 0)),
     )

@@ -53,6 +53,8 @@ class ReplicaForm(Form):
     speed: AmountAboveZero = 1.0
     ready: YesNo = True
     draining: YesNo = False
+    cache_events_port: Count = 0
+    cache_replay_port: Count = 0
     node: Text | None = None
     gpu: Text | None = None
     spare: YesNo = False
@@ -69,6 +71,7 @@ class ServiceForm(Form):
     wait_s: Amount = 60.0
     timeout_s: AmountAboveZero = 600.0
     affinity: Affinity = "none"
+    tokenizer: Text | None = None
     wanted: Count | None = None
 
 

@@ -7,7 +7,7 @@ import pytest
 from gantree.control.services.route_table import RouteTable, route_rows
 from gantree.model.events import GangStarted, ReplicaReadinessChanged, ServiceSubmitted
 from gantree.model.jobs import AlternativeShape, Shape
-from gantree.model.replicas import Endpoint
+from gantree.model.replicas import CACHE_EVENTS, CACHE_REPLAY, Endpoint
 from gantree.model.services import ReplicaCount, Routing, ServiceSpec
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
@@ -55,8 +55,23 @@ def test_a_replica_is_in_the_table_once_it_listens(stage: Stage) -> None:
     assert row == {
         "replica": "chat.1", "attempt": 1, "host": "10.0.0.7", "port": 4001, "node": node,
         "place": ["s0", "s0/l0", node], "gpu": "H100-80GB", "speed": 0.5, "ready": False,
-        "draining": False, "spare": False,
+        "draining": False, "spare": False, "cache_events_port": 0, "cache_replay_port": 0,
     }  # fmt: skip
+
+
+def test_ports_of_cache_events_are_in_the_table(stage: Stage) -> None:
+    found = (
+        Endpoint("worker", 0, "10.0.0.7", 4001),
+        Endpoint(CACHE_EVENTS, 0, "10.0.0.7", 4002),
+        Endpoint(CACHE_REPLAY, 0, "10.0.0.7", 4003),
+    )
+    stage.tell(GangStarted, job="chat.1", attempt=1, endpoints=found)
+    (row,) = replicas(stage)
+    assert [row[name] for name in ("port", "cache_events_port", "cache_replay_port")] == [
+        4001,
+        4002,
+        4003,
+    ]
 
 
 def test_the_last_ready_replicas_are_the_spare_ones_and_one_never_is(stage: Stage) -> None:

@@ -25,7 +25,10 @@ spec:
   replicas: {min: 1, max: 4, wanted: 2, spare: 1}
   port: 8000
   drainSeconds: 600
-  route: {models: [llama-8b], concurrency: 32, queue: 100, waitSeconds: 10, timeoutSeconds: 20, affinity: prefix}
+  cacheEvents: {port: 5557}
+  route:
+    {models: [llama-8b], concurrency: 32, queue: 100, waitSeconds: 10, timeoutSeconds: 20, affinity: cache,
+     tokenizer: meta/llama-8b}
   template:
     spec:
       queue: default
@@ -116,7 +119,8 @@ def test_the_table_has_where_each_first_pod_listens_and_stands(routed: Routed) -
         "queue": 100,
         "wait_s": 10.0,
         "timeout_s": 20.0,
-        "affinity": "prefix",
+        "affinity": "cache",
+        "tokenizer": "meta/llama-8b",
         "wanted": 2,
     }
     pods = routed.stage.pods()
@@ -128,6 +132,8 @@ def test_the_table_has_where_each_first_pod_listens_and_stands(routed: Routed) -
             "attempt": 1,
             "host": pod["status"]["podIP"],
             "port": 8000,
+            "cache_events_port": 5557,
+            "cache_replay_port": 0,
             "node": node,
             "place": ["l0", node],
             "gpu": "H100-80GB",

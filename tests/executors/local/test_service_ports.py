@@ -14,7 +14,7 @@ import pytest
 from gantree.executors.local.launch.service_ports import endpoints_for, port_variables
 from gantree.executors.local.run_directory import RunDirectory, order_from_json, order_to_json
 from gantree.model.events import GangStarted, GangStartFailed
-from gantree.model.replicas import Endpoint, Readiness, ReplicaOf
+from gantree.model.replicas import CACHE_EVENTS, CACHE_REPLAY, Endpoint, Readiness, ReplicaOf
 from support.gangs import GangStage, four_nodes, start_order
 
 CHAT = ReplicaOf("chat", 3, 1, ready=Readiness("/health"))
@@ -48,6 +48,27 @@ def test_each_member_finds_its_port_and_the_event_tells_all(stage: GangStage) ->
     for rank, endpoint in enumerate(endpoints):
         stage.until(partial(stage.log, rank, "chat.3"))
         assert stage.log(rank, "chat.3").split() == [str(endpoint.port), "chat", "3", every]
+
+
+def test_an_engine_finds_where_to_publish_its_cache_events(stage: GangStage) -> None:
+    tells = 'echo "$GANTREE_CACHE_EVENTS_PORT $GANTREE_CACHE_REPLAY_PORT $GANTREE_ENDPOINTS"'
+    service = replace(CHAT, cache_events_port=0, cache_replay_port=0)
+    stage.start("sh", "-c", f"{tells}; exec sleep 300", service=service, job="chat.3")
+    first, events, replay = stage.until_told(GangStarted).endpoints
+    assert (events.role, replay.role) == (CACHE_EVENTS, CACHE_REPLAY)
+    assert len({first.port, events.port, replay.port}) == 3
+    stage.until(partial(stage.log, 0, "chat.3"))
+    said = [str(events.port), str(replay.port), f"worker/0={first.host}:{first.port}"]
+    assert stage.log(0, "chat.3").split() == said
+
+
+def test_ports_of_cache_events_that_are_named_are_those() -> None:
+    service = replace(CHAT, cache_events_port=(port := free()))
+    order = start_order("true", service=service, job="chat.3")
+    _, events = endpoints_for(order, NODES, (), RUN)
+    assert events == Endpoint(CACHE_EVENTS, 0, "127.0.0.1", port)
+    with pytest.raises(OSError, match="in use"):
+        endpoints_for(order, NODES, {port}, RUN)
 
 
 def test_addresses_of_ipv6_are_in_brackets() -> None:

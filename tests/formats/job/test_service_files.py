@@ -101,6 +101,25 @@ def test_replicas_may_be_written_short(written: str, count: ReplicaCount) -> Non
     assert service.replicas == count
 
 
+@pytest.mark.parametrize(
+    ("written", "ports"),
+    [
+        ("true", (0, 0)),
+        ("{port: 5557}", (5557, None)),
+        ("{port: 5557, replay_port: 5558}", (5557, 5558)),
+        ("{replay_port: 5558}", (0, 5558)),
+    ],
+)
+def test_ports_of_cache_events_are_named_or_chosen(
+    written: str, ports: tuple[int, int | None]
+) -> None:
+    route = "route: {affinity: cache, tokenizer: meta/llama-8b}\n"
+    text = f"{LEAST}cache_events: {written}\n{route}"
+    (service,) = read_submission(text, "chat.yaml").services
+    assert (service.cache_events_port, service.cache_replay_port) == ports
+    assert (service.routing.affinity, service.routing.tokenizer) == ("cache", "meta/llama-8b")
+
+
 def test_a_tier_alone_is_where_replicas_spread_as_far_as_possible() -> None:
     (service,) = read_submission(f"{LEAST}spread: leaf\n", "chat.yaml").services
     assert (service.spread, service.spread_required) == ("leaf", False)
@@ -170,7 +189,14 @@ def test_replicas_of_a_service_are_placed_as_jobs() -> None:
             "scale.on.per_replica",
             "beside query",
         ),
-        ("route: {affinity: sticky}", "route.affinity", "one of none, session, prefix"),
+        (
+            "cache_events: false",
+            "cache_events",
+            "true, or a mapping with the fields port, replay_port",
+        ),
+        ("cache_events: {port: 0}", "cache_events.port", "a port from 1 to 65535"),
+        ("route: {tokenizer: ../x}", "route.tokenizer", "a directory below that of all tokenizers"),
+        ("route: {affinity: sticky}", "route.affinity", "one of none, session, prefix, cache"),
     ],
 )
 def test_what_is_wrong_with_a_service_is_told(added: str, field: str, words: str) -> None:

@@ -12,7 +12,8 @@ from gantree.core.ledger.job_parts import ReplicaState
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.service_state import ServiceState
 from gantree.executors.served_services import ClusterServices, ServedReplica, ServedService
-from gantree.model.replicas import Endpoint
+from gantree.model.replicas import CACHE_EVENTS, CACHE_REPLAY, Endpoint
+from gantree.model.services import ServiceSpec
 
 
 def services_ledger(controller: Controller) -> Ledger:
@@ -34,7 +35,7 @@ def with_services(ledger: Ledger, own: ClusterServices) -> Ledger:
             if job is not None and job.placement is not None and job.attempt == each.attempt:
                 state.replicas[each.replica] = None
                 view.jobs[each.replica] = replace(
-                    job, job=each.replica, replica=_replica_state(each)
+                    job, job=each.replica, replica=_replica_state(service.spec, each)
                 )
     return view
 
@@ -50,10 +51,12 @@ def _service_state(service: ServedService) -> ServiceState:
     )
 
 
-def _replica_state(replica: ServedReplica) -> ReplicaState:
+def _replica_state(spec: ServiceSpec, replica: ServedReplica) -> ReplicaState:
     """What a ledger has of a replica; when its drain ends, its cluster knows."""
+    ports = {CACHE_EVENTS: spec.cache_events_port, CACHE_REPLAY: spec.cache_replay_port}
+    of_caches = (Endpoint(kind, 0, replica.host, port) for kind, port in ports.items() if port)
     return ReplicaState(
-        endpoints=(Endpoint("", 0, replica.host, replica.port),),
+        endpoints=(Endpoint("", 0, replica.host, replica.port), *of_caches),
         ready=replica.ready,
         was_ready=replica.ready,
         drain_ends_at=0.0 if replica.draining else None,

@@ -4,7 +4,7 @@ The table has a version that rises whenever a row changes, also over restarts: i
 change was seen. Two versions that differ may have equal rows, after a restart; equal versions never differ.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from gantree.core.ledger.state import JobState
 from gantree.core.services.replicas import live_replicas
 from gantree.model.gang_shapes import in_shape_of
 from gantree.model.phases import Phase
+from gantree.model.replicas import CACHE_EVENTS, CACHE_REPLAY, Endpoint
 
 Json = dict[str, Any]
 QueueRow = tuple[str, Json]
@@ -40,6 +41,7 @@ def _service_row(ledger: Ledger, service: ServiceState) -> Json:
         "wait_s": routing.wait_s,
         "timeout_s": routing.timeout_s,
         "affinity": routing.affinity,
+        "tokenizer": routing.tokenizer,
         "wanted": 0 if service.is_ending else service.wanted,
         "replicas": rows,
     }
@@ -53,11 +55,18 @@ def _replica_row(ledger: Ledger, state: JobState) -> Json:
         "attempt": state.attempt,
         "host": first.host,
         "port": first.port,
+        "cache_events_port": _port(replica.endpoints, CACHE_EVENTS),
+        "cache_replay_port": _port(replica.endpoints, CACHE_REPLAY),
         **_place(ledger, state),
         "ready": replica.ready and not leaves,
         "draining": replica.draining or leaves,
         "spare": False,
     }
+
+
+def _port(endpoints: Sequence[Endpoint], kind: str) -> int:
+    """Where cache events are published, or sent again; 0 where they are not. The first endpoint is a member's."""
+    return next((each.port for each in endpoints[1:] if each.role == kind), 0)
 
 
 def _place(ledger: Ledger, state: JobState) -> Json:

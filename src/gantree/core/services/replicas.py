@@ -78,7 +78,15 @@ def replica_job(spec: ServiceSpec, number: int, revision: int, *, preemptible: b
         name=name,
         preemptible=job.preemptible and preemptible,
         topology=spec.replica_topology,
-        service=ReplicaOf(spec.name, number, revision, spec.port, spec.ready),
+        service=ReplicaOf(
+            spec.name,
+            number,
+            revision,
+            spec.port,
+            spec.ready,
+            spec.cache_events_port,
+            spec.cache_replay_port,
+        ),
     )
 
 

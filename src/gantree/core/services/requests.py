@@ -39,7 +39,11 @@ def first_number(spec: ServiceSpec) -> int:
 def is_same_replica(one: ServiceSpec, other: ServiceSpec) -> bool:
     """Whether replicas of both are alike, so that none has to be replaced: by whose choice it is here changes none."""
     replica = replace(one.replica, assignment=other.replica.assignment)
-    return (replica, one.port, one.ready) == (other.replica, other.port, other.ready)
+    return (replica, *_listens(one)) == (other.replica, *_listens(other))
+
+
+def _listens(spec: ServiceSpec) -> tuple[object, ...]:
+    return spec.port, spec.ready, spec.cache_events_port, spec.cache_replay_port
 
 
 def _submitted(builder: DecisionBuilder, event: ServiceSubmitted, policy: Policy) -> None:

@@ -36,6 +36,7 @@ LONGEST_NAME = 55
 MAX_QUERY = 4096
 LEAST_EVERY_S, MOST_TIMEOUT_S = 0.05, 60.0
 """Of probes, all of which one daemon sends."""
+TOKENIZER = r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)*"
 HTTP_PATH = r"/[!-\"$-~]{0,1023}"
 """A path, perhaps with a query, as a request line has it: no space, no fragment."""
 
@@ -60,6 +61,15 @@ def _tier_alone(value: Any) -> Any:
     allowed = "a tier, or a mapping with the fields tier, required"
     table["tier"] = matching(NAME_PATTERN, allowed)(value)
     return table
+
+
+def _yes_alone(value: Any) -> Any:
+    """Make a mapping without fields, so that all is chosen, of a bare true."""
+    if isinstance(value, Table):
+        return value
+    if value is not True:
+        raise wrong("true, or a mapping with the fields port, replay_port")
+    return Table("", 0)
 
 
 _TARGETS = "a number above 0, or for a latency a duration such as 500ms"
@@ -133,6 +143,13 @@ TargetValue = Annotated[
 Affinity = Annotated[
     str, PlainValidator(one_of(AFFINITIES)), WithJsonSchema({"enum": list(AFFINITIES)})
 ]
+TokenizerName = Annotated[
+    str,
+    PlainValidator(
+        matching(TOKENIZER, "a directory below that of all tokenizers, such as llama-8b")
+    ),
+    WithJsonSchema({"type": "string", "pattern": f"^{TOKENIZER}$"}),
+]
 
 
 class ReplicasForm(Form):
@@ -202,6 +219,13 @@ class ScaleForm(Form):
     predict: YesNo = False
 
 
+class CacheEventsForm(Form):
+    """Where the engine of a replica publishes its cache events; without ports, those are chosen."""
+
+    port: Port | None = None
+    replay_port: Port | None = None
+
+
 class RouteForm(Form):
     """How requests reach replicas."""
 
@@ -211,6 +235,7 @@ class RouteForm(Form):
     wait: Duration = 60.0
     timeout: DurationAboveZero = 600.0
     affinity: Affinity = AFFINITIES[0]
+    tokenizer: TokenizerName | None = None
 
 
 class ServiceForm(JobForm):
@@ -224,6 +249,7 @@ class ServiceForm(JobForm):
         ReplicasForm, AlsoWritten(_number_alone, {"type": "integer", "minimum": 1})
     ] = ReplicasForm()
     port: Port | None = None
+    cache_events: Annotated[CacheEventsForm | None, AlsoWritten(_yes_alone, {"const": True})] = None
     ready: ReadyForm = ReadyForm()
     update: UpdateForm = UpdateForm()
     drain: Duration = 30.0

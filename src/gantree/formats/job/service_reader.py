@@ -1,6 +1,7 @@
 """A document with `kind: service` to `ServiceSpec`."""
 
 from gantree.formats.job.service_form import (
+    CacheEventsForm,
     ReadyForm,
     RouteForm,
     ScaleForm,
@@ -36,7 +37,17 @@ def service_of(form: ServiceForm, replica: Job) -> ServiceSpec:
         spread_required=spread.required if spread else False,
         scaling=_autoscaling(form.scale),
         routing=_routing(form.route),
+        **_cache_ports(form.cache_events),
     )
+
+
+def _cache_ports(form: CacheEventsForm | None) -> dict[str, int | None]:
+    """Ports that are named; without any, both are chosen."""
+    if form is None:
+        return {}
+    if form.port is None and form.replay_port is None:
+        return {"cache_events_port": 0, "cache_replay_port": 0}
+    return {"cache_events_port": form.port or 0, "cache_replay_port": form.replay_port}
 
 
 def _readiness(form: ReadyForm) -> Readiness:
@@ -68,4 +79,12 @@ def _steps(form: StepsForm, default: ScaleSteps) -> ScaleSteps:
 
 def _routing(form: RouteForm) -> Routing:
     models = tuple(dict.fromkeys(form.models))
-    return Routing(models, form.concurrency, form.queue, form.wait, form.timeout, form.affinity)
+    return Routing(
+        models,
+        form.concurrency,
+        form.queue,
+        form.wait,
+        form.timeout,
+        form.affinity,
+        form.tokenizer or "",
+    )

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gantree.routing.choice import Candidate, Reason, choose, session_order
+from gantree.routing.cache_events.opening import CacheIndexes
+from gantree.routing.choice import Candidate, Reason, cache_order, choose, session_order
 from gantree.routing.prefixes import PrefixTable, prefix_keys
 from gantree.routing.table import RoutedReplica, RoutedService, RouteTable
 
@@ -61,27 +62,36 @@ def endpoint_of(replica: RoutedReplica) -> str:
 class Picker:
     """Chooses by the newest table. service: that of every request, "" for that which each names; at: a place.
 
-    most_endpoints: so many are named at most.
+    most_endpoints: so many are named at most; caches: what replicas hold, for services with `affinity: cache`.
     """
 
     service: str = ""
     at: str = ""
     most_endpoints: int = MOST_ENDPOINTS
+    caches: CacheIndexes = field(default_factory=CacheIndexes)
     table: RouteTable = field(default_factory=RouteTable)
     in_flight: Counter[tuple[str, str]] = field(default_factory=Counter)
     _known: dict[str, PrefixTable] = field(default_factory=dict)
     _turn: int = 0
 
-    def pick(self, request: Request) -> Picked | Refused:
-        """The replicas for a request."""
+    async def held(self, request: Request) -> Mapping[str, int]:
+        """The tokens of its prompt that each replica holds, by server; none where that is not known."""
+        service, index = self._service_of(request), self.caches.index
+        if isinstance(service, Refused) or index is None or service.routing.affinity != "cache":
+            return {}
+        match = await index.match(service.backend, request.body)
+        return {} if match is None else match.tokens_of_server
+
+    def pick(self, request: Request, held: Mapping[str, int]) -> Picked | Refused:
+        """The replicas for a request; held: as of `held`."""
         service = self._service_of(request)
         if isinstance(service, Refused):
             return service
         of_server = {each.server: each for each in service.replicas if _is_allowed(each, request)}
         candidates = [self._candidate(service, each) for each in of_server.values()]
         caller = self._caller(request)
-        preferred, keys = self._preferred(service, request, caller, candidates)
         self._turn += 1
+        preferred, keys = self._preferred(service, request, caller, candidates, held)
         first = choose(candidates, caller, preferred, self._turn)
         if first.replica is None:
             return _refused(service, first.reason)
@@ -132,15 +142,18 @@ class Picker:
         request: Request,
         caller: Sequence[str],
         candidates: Sequence[Candidate],
+        held: Mapping[str, int],
     ) -> tuple[list[str], list[int]]:
         """Replicas that a request prefers, and the keys of its beginning."""
         if service.routing.affinity == "session":
             session = request.headers.get(SESSION) or _text_in(request.body, "user")
             return (session_order(candidates, caller, session) if session else []), []
-        if service.routing.affinity == "prefix" and request.body:
+        if service.routing.affinity in ("prefix", "cache") and request.body:
             starts = (request.body.find(word) for word in (b'"messages"', b'"prompt"'))
             start = next((each for each in starts if each >= 0), 0)
             keys = prefix_keys(request.body[start:])
+            if held:
+                return cache_order(candidates, caller, held, self._turn), keys
             known = self._prefixes(service).replica(keys)
             return ([known] if known else []), keys
         return [], []

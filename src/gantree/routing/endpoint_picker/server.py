@@ -59,6 +59,7 @@ class EndpointPicker:
         )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         port = _opened(server, address, credentials)
+        await self._picker.caches.apply(self._picker.table)
         await self._tell_health()
         await server.start()
         tasks = [asyncio.create_task(self._measure())]
@@ -74,6 +75,7 @@ class EndpointPicker:
             for each in (stopped, *tasks):
                 each.cancel()
             await server.stop(grace_s)
+            await self._picker.caches.end()
             await self._report(REPORT_S)
 
     async def _process(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
@@ -81,13 +83,14 @@ class EndpointPicker:
         stream = RequestStream(self._picker, self._measurements, time.monotonic)
         try:
             async for message in requests:
-                for answer in stream.answers(message):
+                async for answer in stream.answers(message):
                     yield answer
         finally:
             stream.end()
 
     async def _apply(self, table: RouteTable) -> None:
         self._picker.table = await resolved(table, lambda text: log.warning("no address: %s", text))
+        await self._picker.caches.apply(self._picker.table)
         await self._tell_health()
 
     async def _tell_health(self) -> None:

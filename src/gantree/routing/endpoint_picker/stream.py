@@ -7,7 +7,7 @@ for one service.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from gantree.routing.endpoint_picker.messages import (
@@ -44,7 +44,7 @@ class RequestStream:
         self._server: tuple[str, str] | None = None
         self._status = 0
 
-    def answers(self, message: Any) -> Iterator[Any]:
+    async def answers(self, message: Any) -> AsyncIterator[Any]:
         """What is answered to a message."""
         kind = message.WhichOneof("request")
         if message.HasField("protocol_config"):
@@ -52,12 +52,15 @@ class RequestStream:
             self._modes = (told.request_body_mode, told.response_body_mode)
         match kind:
             case "request_headers":
-                yield from self._on_head(message)
+                async for each in self._on_head(message):
+                    yield each
             case "request_body":
-                yield from self._on_body(message.request_body)
+                async for each in self._on_body(message.request_body):
+                    yield each
             case "request_trailers":
                 if self._picked is None:
-                    yield from self._whole()
+                    async for each in self._whole():
+                        yield each
                 yield ProcessingResponse(request_trailers={})
             case "response_headers":
                 self._on_response(message)
@@ -79,18 +82,18 @@ class RequestStream:
 
     # ----- the request
 
-    def _on_head(self, message: Any) -> Iterator[Any]:
+    async def _on_head(self, message: Any) -> AsyncIterator[Any]:
         head = message.request_headers
         self._headers = _headers(head)
         self._subset = _subset(message)
         if head.end_of_stream or self._mode(0) not in (
             None, FULL_DUPLEX_STREAMED, BUFFERED, BUFFERED_PARTIAL,
         ):  # fmt: skip
-            yield self._destination("request_headers")
+            yield await self._destination("request_headers")
         elif self._mode(0) in (BUFFERED, BUFFERED_PARTIAL):
             yield ProcessingResponse(request_headers={"response": {}})
 
-    def _on_body(self, body: Any) -> Iterator[Any]:
+    async def _on_body(self, body: Any) -> AsyncIterator[Any]:
         if self._picked is not None:
             yield self._echoed("request_body", body)
             return
@@ -98,16 +101,17 @@ class RequestStream:
         if len(self._body) > LARGEST_BODY:
             yield _immediate(413, f"the request has more than {LARGEST_BODY} bytes")
         elif body.end_of_stream:
-            yield from self._whole()
+            async for each in self._whole():
+                yield each
         elif self._mode(0) is None:
             yield ProcessingResponse(request_body={"response": {}})
 
-    def _whole(self) -> Iterator[Any]:
+    async def _whole(self) -> AsyncIterator[Any]:
         """The whole body is there: tell the endpoint, and give the body back where it was taken."""
         if self._mode(0) in (BUFFERED, BUFFERED_PARTIAL):
-            yield self._destination("request_body")
+            yield await self._destination("request_body")
             return
-        answer = self._destination("request_headers")
+        answer = await self._destination("request_headers")
         yield answer
         if answer.WhichOneof("response") == "immediate_response":
             return
@@ -119,9 +123,10 @@ class RequestStream:
         for start in range(0, max(len(whole), 1), CHUNK):
             yield _chunk("request_body", whole[start : start + CHUNK], start + CHUNK >= len(whole))
 
-    def _destination(self, part: str) -> Any:
+    async def _destination(self, part: str) -> Any:
         """The endpoints, in the header and in the metadata; or the refusal."""
-        picked = self._picker.pick(Request(self._headers, bytes(self._body), self._subset))
+        request = Request(self._headers, bytes(self._body), self._subset)
+        picked = self._picker.pick(request, await self._picker.held(request))
         if isinstance(picked, Refused):
             self._refuse(picked)
             return _immediate(picked.status, picked.sentence)

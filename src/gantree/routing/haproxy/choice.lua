@@ -107,4 +107,30 @@ function choice.session_order(candidates, caller, session)
     return names
 end
 
+-- Usable replicas that hold tokens of a prompt, the most first; equally many: in the order of choose.
+function choice.cache_order(candidates, caller, tokens_of_replica, turn)
+    local order = {}
+    for _, each in ipairs(candidates) do
+        local tokens = tokens_of_replica[each.name] or 0
+        if is_usable(each) and tokens > 0 then
+            order[#order + 1] = {
+                name = each.name,
+                tokens = tokens,
+                near = choice.closeness(each.place, caller),
+                load = load_of(each),
+                draw = choice.mix(turn, each.hash),
+            }
+        end
+    end
+    table.sort(order, function(one, two)
+        if one.tokens ~= two.tokens then return one.tokens > two.tokens end
+        if one.near ~= two.near then return one.near > two.near end
+        if one.load ~= two.load then return one.load < two.load end
+        return one.draw > two.draw
+    end)
+    local names = {}
+    for index, each in ipairs(order) do names[index] = each.name end
+    return names
+end
+
 return choice

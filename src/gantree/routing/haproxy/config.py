@@ -12,6 +12,8 @@ from gantree.routing.table import RouteTable
 from gantree.routing.table_file import Tenants
 
 LUA = Path(__file__).parent
+CACHE_SOCKET = "cache.sock"
+"""Where the router says what replicas hold (`cache_events.lookup_socket`), if it has a service that wants it."""
 PROGRAMS = {each.name: each.read_text(encoding="utf-8") for each in sorted(LUA.glob("*.lua"))}
 """As they are when the router starts: each process gets them, also one that starts after gantree was upgraded."""
 CONNECT_S = 2.0
@@ -86,6 +88,7 @@ global
   stats timeout 1h
   log ring@{RING} len 2048 format raw local0
   setenv GANTREE_ROUTE_TABLE {quoted(directory / "table")}
+  setenv GANTREE_ROUTE_CACHE {quoted(f"unix@{directory.parent / CACHE_SOCKET}")}
   {f"setenv GANTREE_ROUTE_AT {quoted(settings.at)}" if settings.at else "unsetenv GANTREE_ROUTE_AT"}
   lua-prepend-path {quoted(directory / "?.lua")}
   lua-load {quoted(directory / "router.lua")}

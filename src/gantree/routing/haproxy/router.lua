@@ -1,6 +1,6 @@
 -- What HAProxy runs for each request of `gantree route`: finds the service, chooses the replica, refuses what is too
 -- much. Environment: GANTREE_ROUTE_TABLE, a file with the table at the start; GANTREE_ROUTE_AT, the place of callers that
--- do not say theirs.
+-- do not say theirs; GANTREE_ROUTE_CACHE, the socket of cache_events/lookup_socket.py.
 --
 -- The table comes in lines, from that file and over the runtime socket (`gantree LINE`). Words are percent-encoded:
 --     service BACKEND NAME QUEUE WAIT_MS AFFINITY CONCURRENCY [MODEL...]
@@ -16,6 +16,7 @@ local choice = require("choice")
 local prefixes = require("prefixes")
 
 local TABLE_FILE, DEFAULT_PLACE = os.getenv("GANTREE_ROUTE_TABLE"), os.getenv("GANTREE_ROUTE_AT")
+local CACHE_SOCKET = os.getenv("GANTREE_ROUTE_CACHE")
 
 local SHARE_OF_QUEUE = {high = 1.0, normal = 0.75, low = 0.5}
 local RANK = {low = 1, normal = 2, high = 3}
@@ -25,6 +26,7 @@ local NEXT = "_next" -- the backend that stands for the process that has taken o
 local POLL_MS = 25
 local GONE_S = 1.0 -- a request that waits and has not polled for so long is not there any more
 local RETRY_SHARE, RETRY_FREE = 0.2, 10 -- retries over requests of the last seconds; so many are always allowed
+local LOOKUP_S = 0.05 -- a request waits so long for what replicas hold of its prompt, and then goes without
 local KEPT = 0.9 -- of the counts of retries and requests, a second later
 
 local services = {} -- by backend
@@ -240,25 +242,43 @@ local function session_of(txn, body)
     return session
 end
 
--- Replicas that the request prefers, and the keys of its beginning.
-local function preferred_of(txn, service, caller, body)
+-- The tokens of a prompt that each replica holds, by server; nil where that is not known in time.
+local function looked_up(service, backend, body)
+    if service.affinity ~= "cache" or body == "" then return nil end
+    local socket = core.tcp()
+    socket:settimeout(LOOKUP_S)
+    local line = socket:connect(CACHE_SOCKET)
+        and socket:send(backend .. " " .. #body .. "\n" .. body)
+        and socket:receive("*l")
+    socket:close()
+    if not line or line == "unknown" then return nil end
+    local held = {}
+    for server, tokens in line:gmatch("(%S+) (%d+)") do held[server] = tonumber(tokens) end
+    return held
+end
+
+-- Replicas that the request prefers, and the keys of its beginning. held: as of looked_up.
+local function preferred_of(txn, service, caller, body, held)
     if service.affinity == "session" then
         local session = session_of(txn, body)
         if session == "" then return {}, {} end
         return choice.session_order(service.candidates, caller, crc32_of(txn)(session)), {}
     end
-    if service.affinity == "prefix" and body ~= "" then
+    if (service.affinity == "prefix" or service.affinity == "cache") and body ~= "" then
         local start = body:find('"messages"', 1, true) or body:find('"prompt"', 1, true) or 1
         local keys = prefixes.keys(body:sub(start), crc32_of(txn))
+        if held and next(held) then
+            return choice.cache_order(service.candidates, caller, held, service.turn & 0xFFFFFFFF), keys
+        end
         return {prefixes.replica(service.known, keys)}, keys
     end
     return {}, {}
 end
 
-local function chosen(txn, service, backend, caller, body)
+local function chosen(txn, service, backend, caller, body, held)
     local candidates = refresh(txn, service, backend)
-    local preferred, keys = preferred_of(txn, service, caller, body)
     service.turn = service.turn + 1
+    local preferred, keys = preferred_of(txn, service, caller, body, held)
     local server, reason = choice.choose(candidates, caller, preferred, service.turn & 0xFFFFFFFF)
     if server and #keys > 0 then prefixes.record(service.known, keys, server) end
     return server, reason
@@ -294,7 +314,7 @@ local function forget_gone(service)
 end
 
 -- Wait until some replica is ready, or another process knows better. Returns as `chosen`.
-local function waited(txn, service, backend, caller, body)
+local function waited(txn, service, backend, caller, body, held)
     local request, server, reason = {}, nil, nil
     for _ = 1, math.ceil(service.wait_ms / POLL_MS) do
         note_poll(service, request)
@@ -303,7 +323,7 @@ local function waited(txn, service, backend, caller, body)
             reason = "moved"
             break
         end
-        server, reason = chosen(txn, service, backend, caller, body)
+        server, reason = chosen(txn, service, backend, caller, body, held)
         if reason ~= "not-ready" then break end
     end
     forget_poll(service, request)
@@ -323,11 +343,12 @@ local function choose(txn)
     if not backend then return refuse(txn, 404, "no_service", problem) end
     local service, caller, priority = services[backend], caller_of(txn), priority_of(txn)
     txn:set_var("txn.backend", backend)
-    local server, reason = chosen(txn, service, backend, caller, body)
+    local held = looked_up(service, backend, body)
+    local server, reason = chosen(txn, service, backend, caller, body, held)
     if not server and is_too_much(txn, service, backend, priority) then
         return refuse(txn, 503, "overloaded", "too many requests wait for this service; try again later")
     end
-    if reason == "not-ready" then server, reason = waited(txn, service, backend, caller, body) end
+    if reason == "not-ready" then server, reason = waited(txn, service, backend, caller, body, held) end
     if reason == "moved" then
         txn.http:req_set_path(path) -- as it came: it names the service
         txn:set_var("txn.backend", NEXT)

@@ -41,6 +41,10 @@ class RouteReplica(OpenModel):
     attempt: int
     host: str = Field(examples=["127.0.0.1"])
     port: int
+    cache_events_port: int = Field(
+        description="Where its engine publishes cache events; 0: nowhere."
+    )
+    cache_replay_port: int = Field(description="Where it sends the last ones again; 0: nowhere.")
     node: str
     place: list[str] = Field(examples=[["s0", "s0/l0", "n0"]])
     gpu: str | None = Field(examples=["H100-80GB"])
@@ -60,6 +64,9 @@ class RouteService(OpenModel):
     wait_s: float
     timeout_s: float = Field(description="For so long a replica may be silent.")
     affinity: str = Field(examples=["prefix"])
+    tokenizer: str = Field(
+        description="Directory of the model's tokenizer; empty: the first model's."
+    )
     wanted: int = Field(description="Replicas that are to run.")
     replicas: list[RouteReplica]
 

@@ -21,7 +21,7 @@ from gantree.executors.kubernetes.pods.gang_spec import (
     texts,
 )
 from gantree.executors.kubernetes.workloads.gangjob import gang_spec
-from gantree.executors.kubernetes.workloads.serving import port_of, readiness_of
+from gantree.executors.kubernetes.workloads.serving import HIGHEST_PORT, port_of, readiness_of
 from gantree.model.replicas import Readiness
 from gantree.model.services import (
     AFFINITIES,
@@ -56,6 +56,8 @@ class GangService:
     spread_required: bool
     scaling: Autoscaling
     routing: Routing
+    cache_events_port: int | None = None
+    cache_replay_port: int | None = None
 
     @property
     def full_name(self) -> str:
@@ -92,7 +94,16 @@ def gang_service(group: Group) -> GangService:
         spread_required=flag(spread, "required"),
         scaling=_scaling(table(spec, "scale")),
         routing=_routing(table(spec, "route"), meta.name),
+        cache_events_port=_port(table(spec, "cacheEvents"), "port"),
+        cache_replay_port=_port(table(spec, "cacheEvents"), "replayPort"),
     )
+
+
+def _port(told: Spec, name: str) -> int | None:
+    port = count(told, name)
+    if port is not None and not 1 <= port <= HIGHEST_PORT:
+        raise InvalidObject(f"cacheEvents.{name} is no port from 1 to {HIGHEST_PORT}")
+    return port
 
 
 def _replicas(told: Spec) -> ReplicaCount:
@@ -174,4 +185,5 @@ def _routing(told: Spec, name: str) -> Routing:
         wait_s=_ROUTING.wait_s if wait is None else wait,
         timeout_s=amount(told, "timeoutSeconds") or _ROUTING.timeout_s,
         affinity=affinity,
+        tokenizer=text(told, "tokenizer") or "",
     )

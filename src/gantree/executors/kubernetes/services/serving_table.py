@@ -27,6 +27,8 @@ def served_service(service: GangService, replicas: Sequence[Replica]) -> ServedS
         spread_required=service.spread_required,
         scaling=service.scaling,
         routing=service.routing,
+        cache_events_port=service.cache_events_port,
+        cache_replay_port=service.cache_replay_port,
     )
     found = (_served(service, each) for each in replicas)
     return ServedService(spec, service.wanted, tuple(each for each in found if each is not None))
