@@ -25,6 +25,7 @@ from gantree.control.readers.frames import QueryMode
 from gantree.control.readers.supervisor import ReaderSupervisor
 from gantree.control.requests.read_view import ReadView
 from gantree.control.services.observed import ObservedServices
+from gantree.control.services.of_cluster import services_ledger, services_view
 from gantree.executors.progress import Progress
 from gantree.formats.prices.reader import PricesFile
 from gantree.model.host_use import HostUse
@@ -69,6 +70,19 @@ class QueryBackend(Protocol):
 
     async def read_inline(self, function: Callable[[ReadView, *Given], T], *arguments: *Given) -> T:
         """The same for queries of microseconds that are repeated at every change."""
+        ...
+
+    async def read_services(
+        self, function: Callable[[ReadView, *Given], T], *arguments: *Given, asker: str
+    ) -> T:
+        """The same as read_adaptive for queries about services, which the cluster may keep itself.
+
+        Raises NotLeading where only the leader has them.
+        """
+        ...
+
+    async def is_service_of_cluster(self, word: str) -> bool:
+        """Whether a name is that of a service that the cluster keeps itself."""
         ...
 
     def ticket(self) -> asyncio.Event:
@@ -167,6 +181,25 @@ class Backend:
         return await self.call_controller(
             lambda controller: function(controller.read_view(), *arguments)
         )
+
+    async def read_services(
+        self,
+        function: Callable[[ReadView, *Given], T],
+        *arguments: *Given,
+        asker: str,
+    ) -> T:
+        """The same as read_adaptive; on the controller's thread where the cluster keeps services itself."""
+        if self.controller.cluster_services is None:
+            return await self.read_adaptive(function, *arguments, asker=asker)
+        return await self.call_controller(
+            lambda controller: function(services_view(controller), *arguments)
+        )
+
+    async def is_service_of_cluster(self, word: str) -> bool:
+        """Whether a name is that of a service that the cluster keeps itself."""
+        if self.controller.cluster_services is None:
+            return False
+        return await self.call_controller(lambda one: word in services_ledger(one).services)
 
     def ticket(self) -> asyncio.Event:
         """An event that is set by the first change after now."""

@@ -96,6 +96,17 @@ class ServiceScaleRequested(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceScaleObserved(Event):
+    """Of a service that its cluster keeps another number of replicas is wanted than before."""
+
+    service: str
+    replicas: int
+    before: int
+    reason: str = ""
+    automatic: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HoldRequested(Event):
     """A pending or stopping job must not start until it is released.
 
@@ -482,7 +493,7 @@ EVENTS: dict[str, type[Event]] = {
         CordonRequested, UncordonRequested, LabelRequested, HealthObserved, LinkHealthObserved,
         LinkRestoreRequested, RankSlownessObserved, GpuUseObserved, RepairObserved, OthersHold, PolicySubmitted,
         GangIdlenessObserved, ExtensionRequested, ServiceSubmitted, ServiceScaleRequested,
-        ReplicaReadinessChanged, ReplicaDrained,
+        ServiceScaleObserved, ReplicaReadinessChanged, ReplicaDrained,
         GangFound, GangStarted, GangStartFailed, RankExited, MemberLost, MemberStarted,
         GangEnded, CheckpointSaved, NodeLost, NodeReturned, EndedJobsDue, TimePassed,
     )

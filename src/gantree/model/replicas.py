@@ -19,6 +19,8 @@ class Readiness:
 
 
 DEFAULT_READINESS = Readiness()
+Revision = int | str
+"""Which description of a service a replica runs: a number; a digest where a cluster keeps the service itself."""
 
 
 CACHE_EVENTS, CACHE_REPLAY = "cache-events", "cache-replay"
@@ -29,16 +31,18 @@ CACHE_EVENTS, CACHE_REPLAY = "cache-events", "cache-replay"
 class ReplicaOf:
     """Which replica of a service a job is: its number, and the revision of the description that it runs.
 
-    The ports and ready are those of that revision, as in `ServiceSpec`.
+    The ports and ready are those of that revision, as in `ServiceSpec`. name: that of the replica, where it is not the
+    id of its job ("": it is).
     """
 
     service: str
     number: int
-    revision: int
+    revision: Revision
     port: int | None = None
     ready: Readiness = DEFAULT_READINESS
     cache_events_port: int | None = None
     cache_replay_port: int | None = None
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

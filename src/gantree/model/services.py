@@ -5,6 +5,7 @@ its parts are in `model.replicas`.
 """
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from gantree.model.jobs import Apart, Job, TopologySpec
 from gantree.model.replicas import DEFAULT_READINESS, Readiness
@@ -33,6 +34,17 @@ AFFINITIES = ("none", "session", "prefix", "cache")
 """What sends requests to the replica of earlier ones: nothing, one session, or one beginning of the prompt; `cache`:
 what the replicas say that they hold of the prompt.
 """
+
+
+class Keeper(StrEnum):
+    """Who decides how many replicas of a service there are, and makes them."""
+
+    GANTREE = "gantree"
+    """The core: the service is in the ledger."""
+    GANGSERVICE = "GangService"
+    """An object of a Kubernetes cluster."""
+    PODS = "pods"
+    """Controllers of Kubernetes that gantree knows only the pods of."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -405,7 +405,7 @@ def test_a_cluster_that_keeps_services_itself_is_told_and_others_get_an_event(ke
     own = SimpleNamespace(
         served=(ServedService(site.service.spec, 1, ()),),
         changes=1,
-        scale=lambda *words: asked.append(words),
+        scale=lambda *words, automatic: asked.append((*words, automatic)),
     )
     controller = SimpleNamespace(
         ledger=site.ledger,
@@ -427,7 +427,7 @@ def test_a_cluster_that_keeps_services_itself_is_told_and_others_get_an_event(ke
     asyncio.run(until_told())
     reason = "concurrency 31 on 1 replica, target 8"
     if keeps:
-        assert (asked, events) == ([("chat", 4, reason)], [])
+        assert (asked, events) == ([("chat", 4, reason, True)], [])
     else:
         (event,) = events
         assert isinstance(event, ServiceScaleRequested)

@@ -8,9 +8,14 @@ from typing import Any
 import pytest
 import yaml
 
+from gantree.api.access.access import Caller
+from gantree.api.access.permissions import HiddenJob
+from gantree.api.views import service_view
+from gantree.control.metrics.service_metrics import ServiceFigures, service_figures
 from gantree.control.services.observed import ObservedServices
-from gantree.control.services.of_cluster import services_ledger
+from gantree.control.services.of_cluster import services_ledger, services_view
 from gantree.control.services.router_reports import ReplicaReport, RouterReport, ServiceReport
+from gantree.model.access import Grant, Power
 from support.kubernetes.server.statuses import Json
 from support.pods import PodStage
 
@@ -311,3 +316,41 @@ def test_a_gangservice_has_its_name_for_itself_and_an_odd_port_is_none(routed: R
     _, rows = routed.table()
     assert [row["service"] for row in rows] == ["default.chat"]
     assert len(rows[0]["replicas"]) == 2
+
+
+def listed_for(routed: Routed, *grants: Grant) -> list[str]:
+    """The names of the services that a caller of these grants sees."""
+    caller = Caller("ann", grants, "tcp")
+    return [
+        row["service"]
+        for row in service_view.services(services_view(routed.stage.controller), caller)
+    ]
+
+
+def test_who_may_not_see_a_queue_sees_none_of_its_services(routed: Routed) -> None:
+    assert listed_for(routed, Grant(Power.SEE, "")) == ["default.chat"]
+    assert listed_for(routed, Grant(Power.SEE, "default")) == ["default.chat"]
+    assert listed_for(routed, Grant(Power.SEE, "research")) == []
+    with pytest.raises(HiddenJob):
+        service_view.service(
+            services_view(routed.stage.controller),
+            Caller("ann", (Grant(Power.SEE, "research"),), "tcp"),
+            "default.chat",
+        )
+
+
+def test_metrics_have_its_replicas_and_of_pods_no_wanted_number(routed: Routed) -> None:
+    routed.stage.pod(
+        "embed-1",
+        labels={"gantree.io/service": "embed"},
+        annotations={"gantree.io/port": "9000"},
+    )
+
+    def figures() -> dict[str, ServiceFigures]:
+        return service_figures(services_ledger(routed.stage.controller))
+
+    routed.stage.until(lambda: getattr(figures().get("default.embed"), "ready", 0) == 1)
+    assert figures() == {
+        "default.chat": ServiceFigures(wanted=2, ready=2, draining=0, placed=2, gpus=16),
+        "default.embed": ServiceFigures(wanted=None, ready=1, draining=0, placed=1, gpus=0),
+    }

@@ -85,7 +85,9 @@ def _add_job_questions(routes: APIRouter, backend: QueryBackend) -> None:
     )
     async def explain(word: str, caller: CurrentCaller) -> Response:
         """Why a job is where it is."""
-        explained = await backend.read_adaptive(asked.explained, caller, word, asker=caller.name)
+        is_of_cluster = await backend.is_service_of_cluster(word)
+        read = backend.read_services if is_of_cluster else backend.read_adaptive
+        explained = await read(asked.explained, caller, word, asker=caller.name)
         await backend.add_remaining(explained)
         await backend.add_observed(explained)
         return json_response(explained)

@@ -64,6 +64,7 @@ from gantree.control.readers.server import serve
 from gantree.control.readers.standby_fold import StandbyFold
 from gantree.control.readers.supervisor import ReaderSupervisor
 from gantree.control.services.autoscaling import autoscale
+from gantree.control.services.of_cluster import services_ledger
 from gantree.control.services.readiness import watch_readiness
 from gantree.executors.kubernetes.apiserver.settings import KubernetesSettings
 from gantree.executors.local.launch.open_files import raise_limit
@@ -159,6 +160,7 @@ class _Lifecycle:
                 self._leadership.not_leading,
                 self._counters,
                 prices=settings.prices,
+                cluster_keeps_services=settings.kubernetes is not None,
             ),
             lambda: self._standby_fold.is_ready,
             daemon.pages,
@@ -309,6 +311,7 @@ class _Lifecycle:
                 loop, controller, time.time(), self._readers, self._counters, judge, prices
             )
             controller.sampler.loads = backend.observed.routers.load_figures
+            controller.sampler.services = lambda _: services_ledger(controller)
             stepping = asyncio.create_task(loop.run(controller))  # while the application is built
             app = await asyncio.to_thread(
                 build_app,

@@ -42,7 +42,7 @@ def job_row(ledger: Ledger, state: JobState) -> Json:
         "gpus_now": None if _members_now(state) is None else state.held_gpus,
         "processes": state.spec.processes,
         "attempt": state.attempt,
-        "domain": None if state.placement is None else _domain(state.placement.domain),
+        "domain": None if state.placement is None else domain_json(state.placement.domain),
         "submitted_at": state.submitted_at,
         "started_at": state.started_at,
         "ended_at": state.ended_at,
@@ -150,7 +150,7 @@ def job_detail(ledger: Ledger, job: str) -> Json:
     }
 
 
-def _domain(domain: Domain) -> Json:
+def domain_json(domain: Domain) -> Json:
     return {"tier": domain.tier, "name": domain.name}
 
 

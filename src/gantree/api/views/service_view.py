@@ -7,20 +7,22 @@ from typing import Any
 from gantree.api.access.access import Caller
 from gantree.api.access.permissions import Need, redacted_for, sees_service, service_for
 from gantree.api.access.visibility import service_spec_visible_to
-from gantree.api.views.job_view import plain
+from gantree.api.views.job_view import domain_json, plain
 from gantree.control.requests.read_view import ReadView
 from gantree.control.services.router_reports import ServiceLoad
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.state import JobState
 from gantree.core.services.replicas import (
+    holds_place,
     is_ending,
     live_replicas,
+    name_of,
     runs_description,
     takes_requests,
 )
-from gantree.model.phases import HOLDING
 from gantree.model.service_facts import ServiceScaled
+from gantree.model.services import Keeper
 
 Json = dict[str, Any]
 Attempt = tuple[str, int]
@@ -54,20 +56,22 @@ def service_row(ledger: Ledger, service: ServiceState) -> Json:
     spec, count = service.spec, service.spec.replicas
     replicas = live_replicas(ledger, service)
     staying = [each for each in replicas if not is_ending(each)]
+    is_decided_here = service.keeper is not Keeper.PODS
     return {
         "service": service.service,
+        "keeper": service.keeper.value,
         "queue": spec.replica.queue,
         "user": spec.replica.user,
         "priority": spec.replica.priority,
         "revision": service.revision,
         "state": _state(service, staying),
-        "wanted": service.wanted,
+        "wanted": service.wanted if is_decided_here else None,
         "ready": sum(map(takes_requests, replicas)),
         "current": sum(runs_description(service, each) for each in staying),
-        "placed": sum(each.phase in HOLDING for each in replicas),
+        "placed": sum(holds_place(each) for each in replicas),
         "draining": sum(each.replica.draining for each in replicas),
-        "min": count.min,
-        "max": count.max,
+        "min": count.min if is_decided_here else None,
+        "max": count.max if is_decided_here else None,
         "floor": count.floor,
         "spare": count.spare,
         "gpus": spec.replica.gpus,
@@ -91,20 +95,22 @@ def replica_row(state: JobState) -> Json:
     first = replica.endpoints[0] if replica.endpoints else None
     members = () if state.placement is None else state.placement.members
     return {
-        "replica": state.job,
+        "replica": name_of(state),
+        "job": state.job or None,
         "number": of.number,
         "revision": of.revision,
         "attempt": state.attempt,
         "phase": state.phase.value,
         "ready": takes_requests(state),
         "draining": replica.draining,
-        "drain_ends_at": replica.drain_ends_at,
+        "drain_ends_at": replica.drain_ends_at or None,
         "since": replica.since,
         "reason": replica.drain_reason or replica.reason or state.reason,
         "preemptible": state.spec.preemptible,
         "failures": state.failures,
         "last_failure": state.last_failure,
         "nodes": list(dict.fromkeys(each.node for each in members)),
+        "domain": None if state.placement is None else domain_json(state.placement.domain),
         "host": None if first is None else first.host,
         "port": None if first is None else first.port,
         "in_flight": None,

@@ -49,9 +49,9 @@ def _cells(row: Json) -> tuple[str, ...]:
     return (
         row["service"],
         row["state"],
-        f"{row['ready']}/{row['wanted']}",
-        f"{row['min']}-{row['max']}",
-        str(row["revision"]),
+        f"{row['ready']}/{_known(row['wanted'])}",
+        NOTHING if row["min"] is None else f"{row['min']}-{row['max']}",
+        str(row["revision"]) or NOTHING,
         printable(row["queue"]),
         printable(row["user"]),
         NOTHING if load is None else f"{load['rate']:.1f}",
@@ -63,17 +63,35 @@ def _lines(row: Json) -> list[str]:
     """What there is to say of one service."""
     drains = f", {row['draining']} more drain" if row["draining"] else ""
     lines = [
-        f"{row['service']}: {row['state']}; {row['ready']} of {row['wanted']} replicas are ready{drains};"
-        f" {row['min']} to {row['max']} replicas, revision {row['revision']}, queue {printable(row['queue'])}"
+        f"{row['service']}: {row['state']}; {_ready(row)}{drains};"
+        f" {_bounds(row)}queue {printable(row['queue'])}"
     ]
     if row["ended_at"] is not None:
         lines.append(f"  ended {moment(row['ended_at'])}: {printable(row['reason'])}")
+    elif row["reason"]:
+        lines.append(f"  {printable(row['reason'])}")
     lines.append(f"  load: {_load(row['load'])}")
     lines += _autoscaler(row["autoscaler"])
     lines += [_scaling(each) for each in row["scalings"][-SCALINGS_SHOWN:]]
     if row["replicas"]:
         lines.append(columns(REPLICA_HEAD, map(_replica_cells, row["replicas"])))
     return lines
+
+
+def _ready(row: Json) -> str:
+    if row["wanted"] is None:
+        return f"{row['ready']} pods are ready, others decide how many there are"
+    return f"{row['ready']} of {row['wanted']} replicas are ready"
+
+
+def _bounds(row: Json) -> str:
+    if row["wanted"] is None:
+        return ""
+    return f"{row['min']} to {row['max']} replicas, revision {row['revision']}, "
+
+
+def _known(number: int | None) -> str:
+    return NOTHING if number is None else str(number)
 
 
 def _load(load: Json | None) -> str:
@@ -117,7 +135,7 @@ def _replica_cells(row: Json) -> Sequence[str]:
         row["replica"],
         row["phase"],
         state,
-        str(row["revision"]),
+        str(row["revision"]) or NOTHING,
         str(row["attempt"]),
         ",".join(row["nodes"]) or NOTHING,
         NOTHING if row["port"] is None else f"{row['host']}:{row['port']}",

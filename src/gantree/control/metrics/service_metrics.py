@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gantree.core.ledger.ledger import Ledger
-from gantree.core.services.replicas import live_replicas, takes_requests
-from gantree.model.phases import HOLDING
+from gantree.core.services.replicas import holds_place, jobs_of, live_replicas, takes_requests
+from gantree.model.services import Keeper
 
 SERVICES_BY_NAME = 100
 LoadFigures = Mapping[str, float | None]
@@ -20,9 +20,12 @@ LoadFigures = Mapping[str, float | None]
 
 @dataclass(frozen=True, slots=True)
 class ServiceFigures:
-    """The replicas of one service: wanted, ready for new requests, draining, holding a place; and the GPUs of those."""
+    """The replicas of one service: wanted, ready for new requests, draining, holding a place; and the GPUs of those.
 
-    wanted: int
+    wanted is None where controllers of pods decide that.
+    """
+
+    wanted: int | None
     ready: int
     draining: int
     placed: int
@@ -35,13 +38,14 @@ def service_figures(ledger: Ledger) -> dict[str, ServiceFigures]:
     found = {}
     for service in live:
         states = live_replicas(ledger, service)
-        placed = [each for each in states if each.phase in HOLDING]
+        placed = [each for each in states if holds_place(each)]
+        wanted = None if service.keeper is Keeper.PODS else service.wanted
         found[service.service] = ServiceFigures(
-            wanted=0 if service.is_ending else service.wanted,
+            wanted=0 if service.is_ending else wanted,
             ready=sum(map(takes_requests, states)),
             draining=sum(each.replica.draining for each in states),
             placed=len(placed),
-            gpus=sum(each.held_gpus for each in placed),
+            gpus=sum(each.held_gpus for each in jobs_of(placed)),
         )
     return found
 
@@ -57,7 +61,9 @@ def of_services(
     )
     for name, each in figures.items():
         for state in ("wanted", "ready", "draining", "placed"):
-            replicas.add_metric([name, state], getattr(each, state))
+            number = getattr(each, state)
+            if number is not None:
+                replicas.add_metric([name, state], number)
     yield replicas
     gpus = {name: float(each.gpus) for name, each in figures.items()}
     yield _by("held_gpus", "GPUs that the replicas of a service hold.", gpus)

@@ -31,6 +31,15 @@ def live_service(ledger: Ledger, name: str) -> ServiceState:
     return service
 
 
+def check_within(service: ServiceState, replicas: int, way_out: str) -> None:
+    """Raise BadInput for a number outside the bounds of a service."""
+    count = service.spec.replicas
+    if not count.min <= replicas <= count.max:
+        raise BadInput(
+            f"replicas: found {replicas}; allowed for {service.service}: {count.min} to {count.max}; {way_out}"
+        )
+
+
 class ServiceCommands:
     """Takes commands for services. view reads the ledger; append makes an event durable; new_id names one."""
 
@@ -53,12 +62,7 @@ class ServiceCommands:
         service = live_service(view.ledger, name)
         if service.is_ending:
             raise Conflict(f"service {name} ends: {service.reason}")
-        count = service.spec.replicas
-        if not count.min <= replicas <= count.max:
-            raise BadInput(
-                f"replicas: found {replicas}; allowed for {name}: {count.min} to {count.max}; submit the service with "
-                "other `replicas` for more"
-            )
+        check_within(service, replicas, "submit the service with other `replicas` for more")
         self._append(
             ServiceScaleRequested(
                 id=self._new_id(name, "scale-requested"),

@@ -345,7 +345,7 @@ async def _sample(
         now, own = controller.clock(), controller.cluster_services
         found = scaling.decide(question, answer, services_ledger(controller), now)
         if found is not None and own is not None:
-            own.scale(question.service, found.replicas, found.reason)
+            own.scale(question.service, found.replicas, found.reason, automatic=True)
         elif found is not None:
             controller.inbox.enqueue(
                 ServiceScaleRequested(

@@ -12,7 +12,7 @@ from gantree.control.services.router_reports import Drain
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.state import JobState
-from gantree.core.services.replicas import live_replicas
+from gantree.core.services.replicas import live_replicas, name_of
 from gantree.model.gang_shapes import in_shape_of
 from gantree.model.phases import Phase
 from gantree.model.replicas import CACHE_EVENTS, CACHE_REPLAY, Endpoint
@@ -51,7 +51,7 @@ def _replica_row(ledger: Ledger, state: JobState) -> Json:
     replica, first = state.replica, state.replica.endpoints[0]
     leaves = state.phase is not Phase.RUNNING
     return {
-        "replica": state.job,
+        "replica": name_of(state),
         "attempt": state.attempt,
         "host": first.host,
         "port": first.port,
@@ -121,14 +121,15 @@ class RouteTable:
         if rows != self.rows or not self.version:
             self.version, self.rows = max(ledger.applied, self.version + 1), rows
         self.drains = {
-            (state.job, state.attempt): self._drain(service, state, now)
+            (name_of(state), state.attempt): self._drain(service, state, now)
             for service, state in _draining(ledger)
         }
         return self.version
 
     def _drain(self, service: str, state: JobState, now: float) -> Drain:
-        known = self.drains.get((state.job, state.attempt))
-        return known or Drain(service, state.job, state.attempt, now, self.version)
+        name = name_of(state)
+        known = self.drains.get((name, state.attempt))
+        return known or Drain(service, name, state.attempt, now, self.version)
 
 
 def _draining(ledger: Ledger) -> Iterator[tuple[str, JobState]]:

@@ -9,10 +9,12 @@ from gantree.core.ledger.state import JobState
 from gantree.core.services.replicas import (
     is_ending,
     live_replicas,
+    name_of,
     runs_description,
     takes_requests,
 )
 from gantree.model.phases import Phase
+from gantree.model.services import Keeper
 from gantree.text.words import plural
 
 DOES = {
@@ -35,11 +37,13 @@ def service_explanation(
     conditions = [condition(state) for state in replicas]
     sentence = f"{_wants(service)}: {_counted(conditions)}."
     sentence += _update(service, replicas) + _first_not_ready(replicas)
+    if service.reason and not service.is_ending:
+        sentence += f" {service.reason.removesuffix('.')}."
     first = next(
         (s for s, does in zip(replicas, conditions, strict=True) if does == "waiting"), None
     )
     if first is not None:
-        sentence += f" {first.job}: {of_replica(first.job).sentence}"
+        sentence += f" {name_of(first)}: {of_replica(first.job).sentence}"
     if service.service in ledger.rejected_services:
         because = ledger.rejected_services[service.service]
         sentence += f" Its last description was rejected: {because}."
@@ -73,6 +77,8 @@ def replica_in_words(state: JobState) -> str:
 def _wants(service: ServiceState) -> str:
     if service.is_ending:
         return f"{service.service} ends ({service.reason})"
+    if service.keeper is Keeper.PODS:
+        return f"{service.service} has {plural(len(service.replicas), 'pod')} of other controllers"
     if service.scaled_at is None:
         why = "as described"
     else:
@@ -101,7 +107,7 @@ def _first_not_ready(replicas: list[JobState]) -> str:
     """Why the first replica that runs and is not ready is not; "" where all are, or nothing is known."""
     waiting = (state for state in replicas if condition(state) == "not ready")
     first = next((state for state in waiting if state.replica.reason), None)
-    return "" if first is None else f" {first.job} is not ready: {first.replica.reason}."
+    return "" if first is None else f" {name_of(first)} is not ready: {first.replica.reason}."
 
 
 def _phase(service: ServiceState, conditions: list[str]) -> Phase:

@@ -6,7 +6,8 @@ A service that has ended is kept: numbers and revisions of its name go on, so no
 
 from dataclasses import dataclass, field
 
-from gantree.model.services import ServiceSpec
+from gantree.model.replicas import Revision
+from gantree.model.services import Keeper, ServiceSpec
 
 
 @dataclass(slots=True)
@@ -14,12 +15,13 @@ class ServiceState:
     """A service. Times are seconds of `Event.observed_at`; None: not yet.
 
     wanted: so many replicas are to run, as it was set last: at scaled_at, for scaled_for, by the autoscaler or not.
-    replicas are its jobs that have not ended, by rising number. next_number is above that of all of them.
+    replicas are its jobs that have not ended, by rising number. next_number is above that of all of them. keeper is who
+    decides how many there are.
     """
 
     service: str
     spec: ServiceSpec
-    revision: int
+    revision: Revision
     wanted: int
     accepted_at: float
     updated_at: float
@@ -31,6 +33,7 @@ class ServiceState:
     ended_at: float | None = None
     reason: str = ""
     replicas: dict[str, None] = field(default_factory=dict)
+    keeper: Keeper = Keeper.GANTREE
 
     @property
     def is_live(self) -> bool:

@@ -1,5 +1,6 @@
 """Replicas of a service: how one begins, drains and ends. Each is a job, with the life of every job."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from gantree.core.ledger.decision_builder import DecisionBuilder
@@ -8,8 +9,8 @@ from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.lifecycle import accept, end_job, stop, unfit
 from gantree.model.jobs import Job
-from gantree.model.phases import Phase, StopCause
-from gantree.model.replicas import ReplicaOf
+from gantree.model.phases import HOLDING, Phase, StopCause
+from gantree.model.replicas import ReplicaOf, Revision
 from gantree.model.service_facts import ReplicaDraining
 from gantree.model.services import ServiceSpec
 from gantree.policy.rules import Policy
@@ -31,6 +32,12 @@ def live_replicas(ledger: Ledger, service: ServiceState) -> list[JobState]:
     return [ledger.jobs[job] for job in service.replicas]
 
 
+def name_of(state: JobState) -> str:
+    """The name of a replica: the id of its job, unless a cluster names its replicas itself."""
+    replica = state.spec.service
+    return state.job if replica is None else replica.name or state.job
+
+
 def is_ending(state: JobState) -> bool:
     """Whether a replica drains, or stops for good: it does not count any more."""
     stops = state.leaving and state.stop_cause is StopCause.CANCELLED
@@ -41,6 +48,16 @@ def takes_requests(state: JobState) -> bool:
     """Whether requests may be sent to a replica."""
     runs = state.phase is Phase.RUNNING and not state.suspended
     return runs and state.replica.ready and not state.replica.draining
+
+
+def holds_place(state: JobState) -> bool:
+    """Whether a replica holds a place."""
+    return state.placement is not None and state.phase in HOLDING
+
+
+def jobs_of(replicas: Iterable[JobState]) -> list[JobState]:
+    """The states of replicas, of those that are pods of one job only one."""
+    return list({each.job: each for each in replicas}.values())
 
 
 def add_replica(builder: DecisionBuilder, service: ServiceState, policy: Policy) -> bool:
@@ -70,7 +87,9 @@ def _on_floor(ledger: Ledger, service: ServiceState) -> int:
     return sum(is_current(ledger, service, state) and not is_ending(state) for state in firm)
 
 
-def replica_job(spec: ServiceSpec, number: int, revision: int, *, preemptible: bool = True) -> Job:
+def replica_job(
+    spec: ServiceSpec, number: int, revision: Revision, *, preemptible: bool = True
+) -> Job:
     """The job of a replica."""
     name, job = replica_name(spec.name, number), spec.replica
     return replace(

@@ -13,6 +13,7 @@ from gantree.model.events import (
     Event,
     ReplicaDrained,
     ReplicaReadinessChanged,
+    ServiceScaleObserved,
     ServiceScaleRequested,
     ServiceSubmitted,
 )
@@ -52,7 +53,7 @@ def _submitted(builder: DecisionBuilder, event: ServiceSubmitted, policy: Policy
     if reason:
         builder.record(ServiceRejected(at=builder.now, service=event.service, reason=reason))
     elif service is None or not service.is_live:
-        revision = 1 if service is None else service.revision + 1
+        revision = 1 if service is None else int(service.revision) + 1
         number = first_number(spec)
         builder.record(
             ServiceAccepted(
@@ -60,7 +61,7 @@ def _submitted(builder: DecisionBuilder, event: ServiceSubmitted, policy: Policy
             )
         )
     elif service.spec != spec:
-        revision = service.revision + (not is_same_replica(service.spec, spec))
+        revision = int(service.revision) + (not is_same_replica(service.spec, spec))
         builder.record(
             ServiceUpdated(at=builder.now, service=event.service, spec=spec, revision=revision)
         )
@@ -101,6 +102,20 @@ def _scale_requested(
         )
 
 
+def _scale_observed(builder: DecisionBuilder, event: ServiceScaleObserved, policy: Policy) -> None:
+    """For the record: the cluster decides about its services."""
+    builder.record(
+        ServiceScaled(
+            at=builder.now,
+            service=event.service,
+            replicas=event.replicas,
+            before=event.before,
+            reason=event.reason,
+            automatic=event.automatic,
+        )
+    )
+
+
 def end_service(
     builder: DecisionBuilder, service: ServiceState, reason: str, policy: Policy
 ) -> None:
@@ -138,6 +153,7 @@ def _drained(builder: DecisionBuilder, event: ReplicaDrained, policy: Policy) ->
 REACTIONS: dict[type[Event], Callable[[DecisionBuilder, Any, Policy], None]] = {
     ServiceSubmitted: _submitted,
     ServiceScaleRequested: _scale_requested,
+    ServiceScaleObserved: _scale_observed,
     ReplicaReadinessChanged: _readiness_changed,
     ReplicaDrained: _drained,
 }

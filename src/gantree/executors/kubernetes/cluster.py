@@ -157,7 +157,7 @@ class KubernetesCluster:
         self._gangjobs = self._gangjobs_with(calls)
         self.federated_jobs = FederatedGangJobs(api, federation_namespace, scheduler)
         self.services = GangServices(
-            api, scheduler, self._pending.job_of, self._label_of_tier, int(clock() * 1000)
+            api, scheduler, self._pending.job_of, self._label_of_tier, int(clock() * 1000), emit
         )
 
     def _admission_with(self, calls: LinkCheckCalls) -> GangAdmission:

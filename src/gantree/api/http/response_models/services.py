@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, Field, JsonValue
 
-from gantree.api.http.response_models.base import OpenModel
+from gantree.api.http.response_models.base import Domain, OpenModel
 
 
 class ServiceLoadResponse(OpenModel):
@@ -44,17 +44,26 @@ class ServiceRow(OpenModel):
     queue: str
     user: str
     priority: str | int
-    revision: int = Field(description="Of its description; an update makes the next one.")
+    keeper: str = Field(
+        description="Who decides how many replicas there are: gantree, a GangService of Kubernetes, or the controllers"
+        " of pods.",
+        examples=["gantree"],
+    )
+    revision: int | str = Field(
+        description="Of its description; an update makes the next one. On Kubernetes a digest."
+    )
     state: str = Field(
         description="ready, starting, updating, at zero, ending or ended.", examples=["ready"]
     )
-    wanted: int = Field(description="Replicas that are to run.")
+    wanted: int | None = Field(
+        description="Replicas that are to run; null where controllers of pods decide that."
+    )
     ready: int = Field(description="Replicas that answer requests and do not drain.")
     current: int = Field(description="Replicas that run what is described now, and are not to end.")
     placed: int = Field(description="Replicas that hold a place.")
     draining: int
-    min: int
-    max: int
+    min: int | None
+    max: int | None
     floor: int
     spare: int
     gpus: int = Field(description="Of each replica.")
@@ -62,7 +71,9 @@ class ServiceRow(OpenModel):
     accepted_at: float
     updated_at: float
     ended_at: float | None
-    reason: str = Field(description="Why it ends, or has ended.")
+    reason: str = Field(
+        description="Why it ends, or has ended; of a GangService, why it is not as it is wanted."
+    )
     scaled_at: float | None = Field(description="When another number was wanted last.")
     scaled_for: str
     scaled_automatically: bool
@@ -77,11 +88,15 @@ class ServicesResponse(BaseModel):
 
 
 class ReplicaRow(OpenModel):
-    """A replica that has not ended: a job with this id."""
+    """A replica that has not ended."""
 
     replica: str = Field(examples=["chat.3"])
+    job: str | None = Field(
+        description="The job that it is, on Kubernetes of another name; null where pods are not complete yet.",
+        examples=["chat.3"],
+    )
     number: int
-    revision: int
+    revision: int | str
     attempt: int
     phase: str = Field(examples=["running"])
     ready: bool
@@ -93,6 +108,7 @@ class ReplicaRow(OpenModel):
     failures: int
     last_failure: str
     nodes: list[str]
+    domain: Domain | None = Field(description="The narrowest that holds all its members.")
     host: str | None = Field(description="Where its first member listens.")
     port: int | None
     in_flight: int | None = Field(description="Requests; null while no router reports them.")

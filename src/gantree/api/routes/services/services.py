@@ -19,6 +19,7 @@ from gantree.api.http.response_models.services import (
 from gantree.api.http.responses import documented, json_response
 from gantree.api.views import service_view
 from gantree.control.engine.controller import Controller
+from gantree.control.services.of_cluster import service_commands, services_ledger
 from gantree.formats.job.service_form import MAX_REPLICAS
 from gantree.model.errors import Conflict
 
@@ -52,14 +53,14 @@ def _add_reads(routes: APIRouter, backend: QueryBackend) -> None:
     )
     async def services(caller: CurrentCaller) -> Response:
         """The live services in order of arrival."""
-        rows = await backend.read(service_view.services, caller)
+        rows = await backend.read_services(service_view.services, caller, asker=caller.name)
         await backend.add_load(rows)
         return json_response({"services": rows})
 
     @routes.get("/{service}", **documented(ServiceResponse, "The service."), **needs(Need.SEE))
     async def service(service: str, caller: CurrentCaller) -> Response:
         """One service, live or not, with its replicas and its last scalings."""
-        row = await backend.read(service_view.service, caller, service)
+        row = await backend.read_services(service_view.service, caller, service, asker=caller.name)
         await backend.add_load([row])
         return json_response(row)
 
@@ -75,8 +76,8 @@ def _add_commands(routes: APIRouter, backend: Backend) -> None:
         note_what(request.scope, f"service {service} replicas {body.replicas}")
 
         def given(controller: Controller) -> str:
-            service_for(controller.ledger, caller, service, Need.CHANGE)
-            return controller.services.scale(service, body.replicas, caller.name)
+            service_for(services_ledger(controller), caller, service, Need.CHANGE)
+            return service_commands(controller).scale(service, body.replicas, caller.name)
 
         return await _asked(backend, await backend.call_controller(given))
 
@@ -93,11 +94,11 @@ def _add_commands(routes: APIRouter, backend: Backend) -> None:
         """End a service: its replicas finish their requests, then it is gone. 409 if it has ended."""
 
         def given(controller: Controller) -> str:
-            state = service_for(controller.ledger, caller, service, Need.CHANGE)
+            state = service_for(services_ledger(controller), caller, service, Need.CHANGE)
             came_by = state.spec.replica.assignment
             if assignment is not None and came_by != assignment:
                 raise Conflict(f"{service} came by assignment {came_by or 'none'}")
-            return controller.services.cancel(service)
+            return service_commands(controller).cancel(service)
 
         return await _asked(backend, await backend.call_controller(given))
 

@@ -72,6 +72,7 @@ class StandbyBackend:
     gpu_counters: GpuCounters = field(default_factory=GpuCounters)
     straggler_judge: StragglerJudge = field(default_factory=StragglerJudge)
     prices: PricesFile | None = None
+    cluster_keeps_services: bool = False
 
     async def read(self, function: Callable[[ReadView, *Given], T], *arguments: *Given) -> T:
         """What a function says of what is known here."""
@@ -92,6 +93,18 @@ class StandbyBackend:
     async def read_inline(self, function: Callable[[ReadView, *Given], T], *arguments: *Given) -> T:
         """The same of what takes microseconds."""
         return await self._read(function, arguments, QueryMode.INLINE)
+
+    async def read_services(
+        self, function: Callable[[ReadView, *Given], T], *arguments: *Given, asker: str
+    ) -> T:
+        """The same as read_adaptive. Raises NotLeading where the cluster keeps services itself: no journal has them."""
+        if self.cluster_keeps_services:
+            raise self.not_leading()
+        return await self.read_adaptive(function, *arguments, asker=asker)
+
+    async def is_service_of_cluster(self, word: str) -> bool:
+        """It is not known: only the leader has those. So a name that is no job's is for the leader to explain."""
+        return False
 
     def ticket(self) -> asyncio.Event:
         """An event that is set after LOOK_EVERY_S: a standby is not notified of changes."""

@@ -54,8 +54,10 @@ def service_updated(ledger: Ledger, fact: ServiceUpdated) -> None:
 
 
 def service_scaled(ledger: Ledger, fact: ServiceScaled) -> None:
-    """Another number of replicas is wanted."""
-    state = ledger.services[fact.service]
+    """Another number of replicas is wanted. A service that its cluster keeps is not in the ledger."""
+    state = ledger.services.get(fact.service)
+    if state is None:
+        return
     state.wanted, state.scaled_at = fact.replicas, fact.at
     state.scaled_for, state.scaled_automatically = fact.reason, fact.automatic
 

@@ -52,6 +52,7 @@ class Condition(Object, frozen=True):
     status: str = ""
     reason: str = ""
     message: str = ""
+    last_transition_time: str | None = None
 
 
 class Resources(Object, frozen=True):

@@ -11,7 +11,7 @@ A replica that is over (its processes have exited) is replaced by another after 
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -35,7 +35,8 @@ from gantree.executors.kubernetes.services.replica_jobs import (
     revision_of,
 )
 from gantree.executors.kubernetes.services.replicas import Replica
-from gantree.executors.kubernetes.services.serving_table import served_service
+from gantree.executors.kubernetes.services.scaling import NumberOfReplicas, number_of_status
+from gantree.executors.kubernetes.services.serving_table import served_service, unreadable_service
 from gantree.executors.kubernetes.services.status import (
     NotMade,
     last_replica,
@@ -47,7 +48,9 @@ from gantree.executors.kubernetes.workloads.gangjob import GANGJOB, OF_GANGJOB
 from gantree.executors.kubernetes.workloads.keys import Key
 from gantree.executors.kubernetes.workloads.serving import GANGSERVICE, SERVES, SERVICE
 from gantree.executors.kubernetes.writes.patches import patch_pod
+from gantree.executors.kubernetes.writes.pod_status import MISCONFIGURED
 from gantree.executors.served_services import ServedService
+from gantree.model.events import Event
 from gantree.services.rollout import ReplicaStatus, plan
 
 log = logging.getLogger(__name__)
@@ -71,7 +74,7 @@ class Known:
 
     making are replicas, by number, whose GangJob was written and not seen yet; refused is why one was not made,
     front_refused why the Service was not when that was last written, at front_asked. exits counts the replicas that
-    were over one after the other, soon after their start. scaled_for is what the autoscaler here said last.
+    were over one after the other, soon after their start.
     """
 
     group: Group
@@ -86,8 +89,13 @@ class Known:
     front_refused: NotMade | None = None
     front_asked: float = float("-inf")
     exits: int = 0
-    scaled_for: str = ""
+    number: NumberOfReplicas = field(default_factory=NumberOfReplicas)
     served: ServedService | None = None
+
+    @property
+    def made_at(self) -> float:
+        """When the object was made."""
+        return seconds_of(self.group.metadata.creation_timestamp) or 0.0
 
     def forget(self, gangjob: str) -> None:
         """A replica is gone."""
@@ -105,12 +113,13 @@ class GangServices:
         job_of: Callable[[Key], str | None],
         label_of_tier: Callable[[str], str | None],
         first_change: int,
+        emit: Callable[[Event], None],
     ) -> None:
         """label_of_tier gives the label of nodes that has the domains of a tier; None where there is none.
 
         first_change is what `changes` begins with: above all that it was before.
         """
-        self._api, self._scheduler = api, scheduler
+        self._api, self._scheduler, self._emit = api, scheduler, emit
         self._job_of, self._label_of_tier = job_of, label_of_tier
         self._known: dict[Name, Known] = {}
         self._gangjobs: dict[Name, dict[str, Group]] = {}
@@ -130,6 +139,7 @@ class GangServices:
         known = self._known.get(where)
         if known is None or known.group.metadata.uid != group.metadata.uid:
             known = self._known[where] = Known(group, last=last_replica(group.status))
+            known.number = number_of_status(group.status)
         known.group, known.look_at = group, 0.0
         try:
             known.service, known.trouble = gang_service(group), ""
@@ -194,13 +204,13 @@ class GangServices:
             self._drained.add((namespace, name))
             self._look(service)
 
-    def scale(self, service: str, replicas: int, reason: str) -> None:
+    def scale(self, service: str, replicas: int, reason: str, *, automatic: bool) -> None:
         """Write another number of replicas, as any autoscaler does."""
         namespace, _, name = service.partition(".")
         known = self._known.get((namespace, name))
         if known is not None:
             log.info("%s is scaled to %d replicas: %s", service, replicas, reason)
-            known.scaled_for = f"{replicas} replicas: {reason}"
+            known.number.request(replicas, reason, automatic=automatic)
             body = {"spec": {"replicas": replicas}}
             self._api.request("PATCH", f"{_path(known.group)}/scale", body, MERGE)
 
@@ -243,6 +253,9 @@ class GangServices:
         trouble = known.trouble or self._clash(where, known)
         if known.service is None or trouble:
             self._write(known, misconfigured(known.group, trouble, now), now)
+            reason = f"{MISCONFIGURED}: {trouble}"
+            before = known.served or unreadable_service(known.group, known.made_at, reason)
+            known.served = replace(before, reason=reason)
             return
         replicas = self.replicas_of(where, decided)
         self._make_front(known, known.service, now)
@@ -252,11 +265,15 @@ class GangServices:
         except InvalidObject as error:
             known.refused = NotMade("Replica", str(error))
         self._end_drained(known, replicas, now)
-        known.served = served_service(known.service, replicas)
         refused = known.refused or known.front_refused
+        scaled = known.number.observe(known.group, known.service, now)
+        if scaled is not None:
+            self._emit(scaled)
         status = status_of(known.group, known.service, replicas, known.last, refused, now)
-        if known.scaled_for:
-            status["scaledFor"] = known.scaled_for
+        status |= known.number.status()
+        known.served = served_service(
+            known.service, replicas, known.made_at, status["message"] or "", known.number.last
+        )
         self._write(known, status, now)
 
     def _clash(self, where: Name, known: Known) -> str:

@@ -6,10 +6,11 @@ that answers. Others decide how many there are, and end them: a pod that is to g
 
 from collections.abc import Iterator
 
+from gantree.executors.kubernetes.apiserver.conditions import seconds_of
 from gantree.executors.kubernetes.apiserver.objects import Pod
-from gantree.executors.kubernetes.pods.annotations import MemberAnnotation, member_annotation
+from gantree.executors.kubernetes.pods.annotations import member_annotation
 from gantree.executors.kubernetes.pods.gang_spec import parsed_count
-from gantree.executors.kubernetes.services.replicas import is_ready
+from gantree.executors.kubernetes.services.replicas import is_ready, ready_since, unready_reason
 from gantree.executors.kubernetes.workloads.gang_labels import gang_spec_of_pod
 from gantree.executors.kubernetes.workloads.gangs import DEFAULT_QUEUE
 from gantree.executors.kubernetes.workloads.serving import HIGHEST_PORT, SERVICE
@@ -18,6 +19,8 @@ from gantree.model.jobs import Job
 from gantree.model.services import ReplicaCount, Routing, ServiceSpec
 
 PORT, MODELS, CONCURRENCY = "gantree.io/port", "gantree.io/models", "gantree.io/concurrency"
+REVISIONS = ("pod-template-hash", "controller-revision-hash")
+"""Labels by which controllers tell pods of an earlier template from those of the present one."""
 Name = tuple[str, str]
 
 
@@ -71,21 +74,50 @@ def _served_service(name: Name, pods: list[Pod]) -> ServedService:
             models=models or (service,), concurrency=parsed_count(told.get(CONCURRENCY)) or 0
         ),
     )
-    bound = ((pod, member_annotation(pod.metadata.annotations)) for pod in there)
-    replicas = [_served(pod, member) for pod, member in bound if member and pod.status.pod_ip]
-    return ServedService(spec, wanted, tuple(sorted(replicas, key=lambda each: each.replica)))
+    in_order = sorted(there, key=lambda pod: pod.metadata.name)
+    replicas = [_served(pod, number) for number, pod in enumerate(in_order, start=1)]
+    return ServedService(
+        spec,
+        wanted,
+        tuple(replicas),
+        of_pods=True,
+        revision=_revision_of(max(pods, key=_made_at)),
+        made_at=min(map(_made_at, pods)),
+    )
 
 
-def _served(pod: Pod, member: MemberAnnotation) -> ServedReplica:
+def _served(pod: Pod, number: int) -> ServedReplica:
+    """A pod; one that is not bound by us yet has no job, and listens nowhere."""
+    member = member_annotation(pod.metadata.annotations)
     return ServedReplica(
         replica=f"{pod.metadata.namespace}.{pod.metadata.name}",
-        job=member.job,
-        attempt=member.attempt,
-        host=pod.status.pod_ip,
+        job=member.job if member else "",
+        attempt=member.attempt if member else 0,
+        host=pod.status.pod_ip if member else "",
         port=_port_of(pod) or 0,
         ready=is_ready(pod),
         draining=pod.metadata.deletion_timestamp is not None,
+        number=number,
+        revision=_revision_of(pod),
+        since=ready_since(pod) if is_ready(pod) else None,
+        reason=unready_reason(pod) or _waits_for(pod),
     )
+
+
+def _revision_of(pod: Pod) -> str:
+    """The template that its controller made it of; "" for one without such a label."""
+    labels = pod.metadata.labels
+    return next((labels[key] for key in REVISIONS if key in labels), "")
+
+
+def _waits_for(pod: Pod) -> str:
+    """Why a pod has no node; "" for others."""
+    told = (each for each in pod.status.conditions if each.type == "PodScheduled")
+    return next((each.message for each in told if each.status == "False"), "")
+
+
+def _made_at(pod: Pod) -> float:
+    return seconds_of(pod.metadata.creation_timestamp) or 0.0
 
 
 def _port_of(pod: Pod) -> int | None:

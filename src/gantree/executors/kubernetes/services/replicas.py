@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gantree.core.view import JobView
 from gantree.executors.kubernetes.apiserver.conditions import seconds_of
-from gantree.executors.kubernetes.apiserver.objects import Group, Pod
+from gantree.executors.kubernetes.apiserver.objects import Condition, Group, Pod
 from gantree.executors.kubernetes.services.replica_jobs import REVISION, drain_until
 from gantree.executors.kubernetes.workloads.gangjob import index_of
 from gantree.model.phases import Phase
@@ -79,11 +79,46 @@ class Replica:
         ended = seconds_of(self.gangjob.status.get("finishTime"))
         return 0.0 if began is None or ended is None else ended - began
 
+    @property
+    def reason(self) -> str:
+        """Why it is not ready, as far as the cluster says so."""
+        told = self.gangjob.status
+        if self.is_finished:
+            return f"its processes ended ({told.get('phase')}): another replica takes its place"
+        if told.get("phase") != "Running" and isinstance(told.get("message"), str):
+            return str(told["message"])
+        there = (pod for pod in self.pods if not pod.has_ended)
+        return next((why for pod in there if (why := unready_reason(pod))), "")
+
+    @property
+    def since(self) -> float | None:
+        """When it became ready; of one that was and is not, when it ceased to be."""
+        if not self.is_ready and not self.has_started:
+            return None
+        times = [ready_since(pod) for pod in self.pods if not pod.has_ended]
+        return max((each for each in times if each is not None), default=None)
+
 
 def is_ready(pod: Pod) -> bool:
     """Whether the kubelet says that a pod is ready, and it is not to go."""
-    is_told = any(each.type == "Ready" and each.status == "True" for each in pod.status.conditions)
-    return is_told and pod.metadata.deletion_timestamp is None
+    told = _ready_condition(pod)
+    return told is not None and told.status == "True" and pod.metadata.deletion_timestamp is None
+
+
+def ready_since(pod: Pod) -> float | None:
+    """When a pod became ready, or ceased to be."""
+    told = _ready_condition(pod)
+    return None if told is None else seconds_of(told.last_transition_time)
+
+
+def unready_reason(pod: Pod) -> str:
+    """Why the kubelet says that a pod is not ready; "" where it is, or says nothing."""
+    told = _ready_condition(pod)
+    return "" if told is None or told.status == "True" else told.message
+
+
+def _ready_condition(pod: Pod) -> Condition | None:
+    return next((each for each in pod.status.conditions if each.type == "Ready"), None)
 
 
 def ready_of(replicas: Collection[Replica]) -> int:
