@@ -14,6 +14,7 @@ from gantree.core.snapshot.restore import restored
 from gantree.journal.encoding.codec import EVENT_CODEC, FACT_CODEC
 from gantree.journal.encoding.snapshots import SnapshotCodec
 from gantree.model.events import (
+    CancelRequested,
     CordonRequested,
     EndedJobsDue,
     GangEnded,
@@ -464,3 +465,47 @@ def test_live_services_are_among_what_a_new_policy_must_suit() -> None:
     stage = serving(chat(0, count=ReplicaCount(0, 1), scaling=SCALED))
     named: list[tuple[str, Job]] = list(stage.scheduler.ledger.live_specs())
     assert [name for name, _ in named] == ["chat"]
+
+
+def test_a_preempted_replica_drains_first_and_is_gone_within_the_grace() -> None:
+    stage = serving(chat(1, gpus=8), nodes=1, ready=1, policy=Policy(grace_s=20.0))
+    decision = stage.submit(job("urgent", gpus=8, priority=1000))
+    assert decision.orders == () and stage.phase("chat.1") is Phase.SAVING
+    assert "finishes its requests to make room for urgent" in stage.why("chat.1")
+    ledger = stage.scheduler.ledger
+    assert differences(copy_of(ledger), ledger) == []
+    assert [FACT_CODEC.decode(FACT_CODEC.encode(fact)) for fact in stage.facts] == stage.facts
+    stage.wait(5.0)
+    (order,) = stage.tell(ReplicaDrained, job="chat.1", attempt=1).orders
+    assert isinstance(order, StopGang) and order.grace_s == 15.0
+    stage.ended("chat.1", 143)
+    assert stage.phases() == {"chat.1": "pending", "urgent": "starting"}
+    assert stage.replica(1).failures == 0
+
+
+@pytest.mark.parametrize(("drain_s", "after_s", "grace_s"), [(8.0, 8.0, 12.0), (60.0, 20.0, 0.0)])
+def test_a_preempted_replica_is_stopped_at_the_end_of_its_drain_or_of_the_grace(
+    drain_s: float, after_s: float, grace_s: float
+) -> None:
+    spec = chat(1, gpus=8, drain_s=drain_s)
+    stage = serving(spec, nodes=1, ready=1, policy=Policy(grace_s=20.0))
+    stage.submit(job("urgent", gpus=8, priority=1000))
+    assert stage.scheduler.wake_at() == stage.now + after_s
+    (order,) = stage.wait(after_s).orders
+    assert isinstance(order, StopGang) and order.grace_s == grace_s
+
+
+def test_a_replica_that_never_was_ready_is_stopped_at_once_where_its_place_is_taken() -> None:
+    stage = serving(chat(1, gpus=8), nodes=1)
+    stage.submit(job("urgent", gpus=8, priority=1000))
+    assert stage.phase("chat.1") is Phase.STOPPING
+
+
+def test_a_replica_that_is_preempted_and_then_not_wanted_ends_with_its_drain() -> None:
+    spec = chat(2, gpus=8, count=ReplicaCount(1, 2))
+    stage = serving(spec, nodes=1, ready=1, policy=Policy(grace_s=20.0))
+    stage.submit(job("urgent", gpus=8, priority=1000))
+    stage.tell(CancelRequested, job="chat")
+    assert stage.phase("chat.1") is Phase.SAVING
+    stage.drained(1)
+    assert stage.phases() == {"chat.1": "cancelled", "urgent": "starting"}

@@ -7,14 +7,14 @@ import shutil
 import signal
 import threading
 from collections.abc import Iterator
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from support.daemon import Daemon, Program
-from support.services import CLUSTER, WITHIN_S, Site
+from support.services import CLUSTER, SERVER, WITHIN_S, Site
 
 pytestmark = pytest.mark.skipif(not shutil.which("haproxy"), reason="HAProxy is not here")
 ROUTE = """
@@ -22,19 +22,38 @@ import sys
 from gantree.cli.main import main
 main(["route", "--listen", "127.0.0.1:0", "--state", sys.argv[1]])
 """
+ONE_NODE = """
+name: one
+tiers: [leaf, node]
+machines: {m4: {gpus: 4, gpu: H100-80GB}}
+nodes: [{names: n0, machine: m4, at: {leaf: l0}}]
+"""
+URGENT = """
+name: urgent-{number}
+priority: serving
+gang: [{{role: w, members: 1, each: {{gpus: 2}}, run: [sleep, "0.1"]}}]
+"""
+FINISHES = "threading.Thread(target=server.shutdown).start()"
+"""What the server of examples/services does at SIGTERM."""
 CLIENTS = 6
 BODY = json.dumps({"model": "chat", "prompt": "hello", "max_tokens": 4})
+STREAM = json.dumps({"model": "chat", "prompt": "hello", "max_tokens": 8, "stream": True})
 
 
-def ask(url: str) -> tuple[int, str]:
+def until_succeeded(site: Site, job: str) -> None:
+    """Wait for the end of a job."""
+    site.until(lambda: site.client.job(job)["phase"] == "succeeded")
+
+
+def ask(url: str, body: str = BODY) -> tuple[int, str]:
     """Status and body of the answer to a completion; 0 and why where none came."""
     connection = HTTPConnection(urlsplit(url).netloc, timeout=WITHIN_S)
     try:
         headers = {"Content-Type": "application/json"}
-        connection.request("POST", "/v1/completions", BODY, headers)
+        connection.request("POST", "/v1/completions", body, headers)
         answer = connection.getresponse()
         return answer.status, answer.read().decode()
-    except OSError as error:
+    except (OSError, HTTPException) as error:
         return 0, repr(error)
     finally:
         connection.close()
@@ -53,8 +72,9 @@ def model_names(url: str) -> list[str]:
 class Clients:
     """Ask for completions without a pause, each in a thread of its own, until told to stop."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, body: str = BODY) -> None:
         self.answers: list[tuple[int, str]] = []
+        self._body = body
         self._url, self._enough = url, threading.Event()
         self._threads = [threading.Thread(target=self._ask) for _ in range(CLIENTS)]
         for thread in self._threads:
@@ -62,7 +82,7 @@ class Clients:
 
     def _ask(self) -> None:
         while not self._enough.is_set():
-            self.answers.append(ask(self._url))
+            self.answers.append(ask(self._url, self._body))
 
     def stop(self) -> None:
         self._enough.set()
@@ -116,6 +136,38 @@ def test_no_request_fails_while_replicas_are_replaced_added_drained_and_killed(s
         site.client.cancel_service("chat")
         site.until(lambda: site.client.service("chat")["state"] == "ended")
         assert route.stop() == 0
+
+
+def test_no_answer_of_a_server_that_dies_of_sigterm_breaks_off_when_it_is_preempted(
+    tmp_path: Path,
+) -> None:
+    """As many engines do: what they work on at SIGTERM is lost."""
+    text = SERVER.read_text()
+    server = tmp_path / "server.py"
+    server.write_text(text.replace(FINISHES, "os._exit(0)"))
+    assert FINISHES in text
+    policy = "preset: gantree\nevictions: {grace: 2m}\n"
+    with Daemon(tmp_path / "state", ONE_NODE, policy) as daemon:
+        site = Site(daemon)
+        site.submit("chat", "4", drain="2m", seconds="0.3", server=server)
+        site.until_ready("chat", 4)
+        with Program("-c", ROUTE, str(daemon.state_dir)) as route:
+            url = re.findall(r"http://\S+", route.says("listens at"))[0]
+            site.until(lambda: ask(url, STREAM)[0] == 200)
+            clients = Clients(url, STREAM)
+            try:
+                site.until(lambda: len(clients.answers) > 4)
+                for number in range(4):
+                    daemon.client.submit(URGENT.format(number=number))
+                    until_succeeded(site, f"urgent-{number}")
+                    site.until_ready("chat", 4)
+            finally:
+                clients.stop()
+            assert [each for each in clients.answers if each[0] != 200] == []
+            assert any(fact["fact"] == "GangPreempted" for fact in site.facts("chat"))
+            daemon.client.cancel_service("chat")
+            site.until(lambda: daemon.client.service("chat")["state"] == "ended")
+            assert route.stop() == 0
 
 
 def test_the_first_request_of_a_service_without_replicas_starts_one_and_is_answered(

@@ -31,11 +31,12 @@ def text(
     model: str = "tiny",
     more: str = "",
     seconds: str = "0.05",
+    server: Path = SERVER,
     **fields: str,
 ) -> str:
     """A job file with a service. model is told to the server, so another one is another revision."""
     run = json.dumps(
-        [sys.executable, "-I", "-S", str(SERVER), "--seconds", seconds, "--model", model]
+        [sys.executable, "-I", "-S", str(server), "--seconds", seconds, "--model", model]
     )
     given = {
         "ready": "{http: /health, every: 100ms, timeout: 1m}",

@@ -3,7 +3,7 @@
 PENDING   waits for room, for the end of its backoff, or for the jobs of its `after`
 STARTING  is placed; the order to start it was sent
 RUNNING   all its processes were started
-SAVING    saves a checkpoint before it stops; still runs and is placed
+SAVING    saves a checkpoint, or finishes requests, before it stops; still runs and is placed
 STOPPING  the order to stop it was sent; is placed until no process is left
 others    ended; hold nothing
 """

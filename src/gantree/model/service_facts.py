@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from gantree.model.facts import Fact
+from gantree.model.phases import StopCause
 from gantree.model.services import ServiceSpec
 
 
@@ -72,9 +73,14 @@ class ReplicaReadinessNoted(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaDraining(Fact):
-    """A replica gets no new requests; once it has none, or at ends_at, it is stopped, and its job ends."""
+    """A replica gets no new requests; once it has none, or at ends_at, it is stopped.
+
+    Its job ends then. With another cause than CANCELLED the job waits again: the attempt has ended by gone_by.
+    """
 
     job: str
     attempt: int
     ends_at: float
     reason: str
+    cause: StopCause = StopCause.CANCELLED
+    gone_by: float | None = None

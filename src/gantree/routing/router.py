@@ -143,22 +143,26 @@ class Router:
             return self._table
 
     async def _measure(self) -> None:
-        """Measure for ever, and report."""
-        reported_s, restarts = time.monotonic(), 0
+        """Measure for ever, and report; of new services at once: the daemon then counts on what is reported of them."""
+        reported_s, restarts, reported = time.monotonic(), 0, frozenset[str]()
         while True:
             await asyncio.sleep(SAMPLE_OFTEN_S if self._is_ending() else SAMPLE_S)
+            table = (
+                self._table
+            )  # one that comes meanwhile was not in force when the requests were counted
             now = await self._proxies.now()
             self._measurements.sample(now)
-            self.metrics.sample(self._table, now, time.monotonic() - self._table_s)
+            self.metrics.sample(table, now, time.monotonic() - self._table_s)
             for _ in range(self._proxies.restarts - restarts):
                 self.metrics.restarted()
             restarts = self._proxies.restarts
             self._sample_caches()
-            empty, lacking = drained(self._table, now), self._lacking_now(now)
+            empty, lacking = drained(table, now), _lacking(table, now)
             is_due = time.monotonic() - reported_s >= REPORT_S
-            if empty != self._drained or lacking - self._lacking or is_due:
-                self._drained, self._lacking = empty, lacking
-                await self._report(now, time.monotonic() - reported_s)
+            names = frozenset(each.service for each in table.services)
+            if empty != self._drained or lacking - self._lacking or names - reported or is_due:
+                self._drained, self._lacking, reported = empty, lacking, names
+                await self._report(table, now, time.monotonic() - reported_s)
                 reported_s = time.monotonic()
 
     def _sample_caches(self) -> None:
@@ -173,20 +177,21 @@ class Router:
         )
         return draining or self._proxies.is_changing
 
-    def _lacking_now(self, now: Now) -> frozenset[str]:
-        """The services for which requests wait although they have no replica that gets any."""
-        return frozenset(
-            service.service
-            for service in self._table.services
-            if now.queued.get(service.backend)
-            and not any(each.ready and not each.draining for each in service.replicas)
-        )
-
-    async def _report(self, now: Now, window_s: float) -> None:
-        report = self._measurements.report(self._name, self._table, now, window_s)
+    async def _report(self, table: RouteTable, now: Now, window_s: float) -> None:
+        report = self._measurements.report(self._name, table, now, window_s)
         if self._source is not None:
             await self._source.report(report)
 
     async def _last_report(self) -> None:
         """Nothing is in work here any more: whoever drains need not wait for this router."""
-        await self._report(Now({}, {}), REPORT_S)
+        await self._report(self._table, Now({}, {}), REPORT_S)
+
+
+def _lacking(table: RouteTable, now: Now) -> frozenset[str]:
+    """The services for which requests wait although they have no replica that gets any."""
+    return frozenset(
+        service.service
+        for service in table.services
+        if now.queued.get(service.backend)
+        and not any(each.ready and not each.draining for each in service.replicas)
+    )

@@ -5,7 +5,12 @@ from dataclasses import replace
 import pytest
 
 from gantree.control.services.route_table import RouteTable, route_rows
-from gantree.model.events import GangStarted, ReplicaReadinessChanged, ServiceSubmitted
+from gantree.model.events import (
+    GangStarted,
+    ReplicaReadinessChanged,
+    ServiceSubmitted,
+    SuspendRequested,
+)
 from gantree.model.jobs import AlternativeShape, Shape
 from gantree.model.replicas import CACHE_EVENTS, CACHE_REPLAY, Endpoint
 from gantree.model.services import ReplicaCount, Routing, ServiceSpec
@@ -129,6 +134,18 @@ def test_a_drain_is_known_from_the_version_that_says_so(stage: Stage) -> None:
     stage.ended("chat.1")
     table.look(ledger, 4.0)
     assert table.drains == {}
+
+
+def test_a_replica_whose_place_is_taken_drains(stage: Stage) -> None:
+    table, ledger = RouteTable(), stage.scheduler.ledger
+    listen(stage, "chat.1", 4001)
+    ready(stage, "chat.1")
+    stage.tell(SuspendRequested, job="chat.1")
+    version = table.look(ledger, 2.0)
+    (drain,) = table.drains.values()
+    assert (drain.job, drain.version, drain.is_urgent) == ("chat.1", version, True)
+    (row,) = replicas(stage)
+    assert (row["ready"], row["draining"]) == (False, True)
 
 
 def test_the_speed_of_a_replica_is_that_of_its_shape_on_its_model(stage: Stage) -> None:

@@ -1,6 +1,6 @@
 """Reports of routers: the load of a service is that of all, and a drain ends when no router has a request left."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -51,6 +51,15 @@ def test_a_drain_is_over_when_no_router_has_a_request_left() -> None:
 
 def test_without_a_router_it_is_not() -> None:
     assert not is_drained()
+
+
+def test_where_no_router_reports_nobody_waits_for_the_drain_of_a_replica_whose_place_is_taken() -> (
+    None
+):
+    reports, drain = RouterReports(), replace(DRAIN, is_urgent=True)
+    assert list(reports.drained([drain], 107.0)) == [drain]
+    reports.take(report(in_flight=1))
+    assert list(reports.drained([drain], 107.0)) == []
 
 
 def test_a_router_of_other_services_says_nothing() -> None:

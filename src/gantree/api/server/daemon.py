@@ -64,6 +64,7 @@ from gantree.control.readers.server import serve
 from gantree.control.readers.standby_fold import StandbyFold
 from gantree.control.readers.supervisor import ReaderSupervisor
 from gantree.control.services.autoscaling import autoscale
+from gantree.control.services.observed import watch_drains
 from gantree.control.services.of_cluster import services_ledger
 from gantree.control.services.readiness import watch_readiness
 from gantree.executors.kubernetes.apiserver.settings import KubernetesSettings
@@ -347,6 +348,7 @@ class _Lifecycle:
         notifying = asyncio.create_task(notify_users(self._daemon, loop, controller))
         comparing = asyncio.create_task(watch_stragglers(loop, controller))
         probing = asyncio.create_task(watch_readiness(loop, controller, backend.observed.answers))
+        draining = asyncio.create_task(watch_drains(loop, controller, backend.observed))
         scaled = asyncio.create_task(autoscale(loop, controller, scaling, settings.prometheus))
         serving = [(over_socket, over_socket.serving()), *self._over_tcp()]
         tasks = [task for _, task in serving]
@@ -369,7 +371,7 @@ class _Lifecycle:
         else:
             log.error("epoch %d is over: this daemon stands by", term.epoch)
             self._dispatcher.stand_by()  # now: what is left to end here may wait for the database
-        beside = (asking, notifying, comparing, probing, scaled, *faults)
+        beside = (asking, notifying, comparing, probing, draining, scaled, *faults)
         for task in beside:
             task.cancel()
         loop.stop()

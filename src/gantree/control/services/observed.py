@@ -3,14 +3,23 @@
 Built for one leadership; the next one begins with nothing, and knows the same after a few seconds.
 """
 
+import asyncio
+import logging
 from dataclasses import dataclass, field
 
 from gantree.control.engine.controller import Controller
+from gantree.control.engine.loop import Loop, wait_until_set
 from gantree.control.services.autoscaling import ServiceScaling
 from gantree.control.services.of_cluster import services_ledger
 from gantree.control.services.route_table import RouteTable
 from gantree.control.services.router_reports import RouterReport, RouterReports
 from gantree.model.events import ReplicaDrained
+
+LOOK_EVERY_S = 0.1
+"""How long at least lies between two looks at what drains."""
+LONGEST_WAIT_S = 2.0
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -31,8 +40,12 @@ class ObservedServices:
 
     def take(self, report: RouterReport, controller: Controller) -> None:
         """Take the report of a router, and record the drains that it completes."""
-        now, own = controller.clock(), controller.cluster_services
         self.routers.take(report)
+        self.end_drains(controller)
+
+    def end_drains(self, controller: Controller) -> None:
+        """Record that replicas have drained: those without a request left, and those whose drain nobody waits for."""
+        now, own = controller.clock(), controller.cluster_services
         self.table.look(services_ledger(controller), now)
         self._drained &= self.table.drains.keys()
         left = [each for key, each in self.table.drains.items() if key not in self._drained]
@@ -49,3 +62,15 @@ class ObservedServices:
                     attempt=drain.attempt,
                 )
             )
+
+
+async def watch_drains(loop: Loop, controller: Controller, observed: ObservedServices) -> None:
+    """End drains also where no router reports, until cancelled."""
+    while True:
+        ticket = loop.changes.ticket()
+        try:
+            await loop.call(lambda: observed.end_drains(controller))
+        except Exception:  # an observation ends no daemon
+            log.exception("which replicas have drained is not known")
+        await asyncio.sleep(LOOK_EVERY_S)
+        await wait_until_set(ticket, LONGEST_WAIT_S)

@@ -5,13 +5,14 @@ change was seen. Two versions that differ may have equal rows, after a restart; 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gantree.control.services.router_reports import Drain
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.state import JobState
+from gantree.core.lifecycle.replica_drains import drains_for_another
 from gantree.core.services.replicas import live_replicas, name_of
 from gantree.model.gang_shapes import in_shape_of
 from gantree.model.phases import Phase
@@ -129,12 +130,14 @@ class RouteTable:
     def _drain(self, service: str, state: JobState, now: float) -> Drain:
         name = name_of(state)
         known = self.drains.get((name, state.attempt))
-        return known or Drain(service, name, state.attempt, now, self.version)
+        drain = known or Drain(service, name, state.attempt, now, self.version)
+        return replace(drain, is_urgent=drains_for_another(state))
 
 
 def _draining(ledger: Ledger) -> Iterator[tuple[str, JobState]]:
     """The replicas that are to be stopped once they have no request left, with the name of their service."""
     for service in ledger.services.values():
         for state in live_replicas(ledger, service):
-            if state.replica.draining and state.replica.endpoints and state.phase is Phase.RUNNING:
+            drains = state.replica.draining and state.phase is Phase.RUNNING
+            if state.replica.endpoints and (drains or drains_for_another(state)):
                 yield service.service, state

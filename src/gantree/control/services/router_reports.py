@@ -6,7 +6,8 @@ takes over knows nothing until routers have reported again, which they do within
 A report is about the services that it names, idle ones too: a router names all that it sends requests to. A draining
 replica has no request left once every router that lately named its service says so. A report counts for that only if
 the router knew that the replica drains: it names a version of the table in which it does, or, where it names none, its
-whole window lies after that. Where no router reports, a drain lasts until its deadline.
+whole window lies after that. Where no router reports, a drain lasts until its deadline; that of a replica whose place
+is taken ends at once.
 """
 
 from collections import defaultdict
@@ -73,13 +74,17 @@ class RouterReport:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """A draining attempt: since is when that was seen, version that of the first table which says so."""
+    """A draining attempt: since is when that was seen, version that of the first table which says so.
+
+    is_urgent: somebody waits for its place.
+    """
 
     service: str
     job: str
     attempt: int
     since: float
     version: int
+    is_urgent: bool = False
 
     def is_known_to(self, report: RouterReport) -> bool:
         """Whether a router knew of the drain during all that its report is about."""
@@ -162,11 +167,13 @@ class RouterReports:
         return found
 
     def drained(self, drains: Iterable[Drain], now: float) -> Iterator[Drain]:
-        """Those of the drains of which no router has a request left."""
+        """Those of the drains of which no router has a request left. Where no router reports, nobody waits for it."""
         reports = self.lately(now)
         for drain in drains:
             told = [(each, part) for each in reports if (part := each.of(drain.service))]
-            if told and all(_is_clear(report, part, drain) for report, part in told):
+            if (told or drain.is_urgent) and all(
+                _is_clear(report, part, drain) for report, part in told
+            ):
                 yield drain
 
 

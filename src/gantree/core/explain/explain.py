@@ -215,7 +215,9 @@ def _present(state: JobState) -> str:
     on = f"on {plural(len(nodes), 'node')} in one {where}"
     held = f"Holds {_what_is_held(state.placement)} {on}, attempt {state.attempt}"
     if state.phase is Phase.SAVING:
-        return f"{held}; was asked to save a checkpoint{_for_whom(state)} and will then stop."
+        drains = state.replica.gone_by is not None
+        does = "finishes its requests" if drains else "was asked to save a checkpoint"
+        return f"{held}; {does}{_for_whom(state)} and will then stop."
     if state.phase is Phase.STOPPING:
         because = f"{state.stop_cause}: {state.reason}" if state.reason else state.stop_cause
         return f"{held}; is being stopped ({because}){_for_whom(state)}."

@@ -91,7 +91,8 @@ class ReplicaState:
 
     endpoints, ready, was_ready, since (when ready changed), reason (why it is not) and ready_by are of the attempt;
     ready_by: when it is stopped unless it has been ready by then. drain_ends_at: when it is stopped at the latest,
-    since it gets no new requests any more (None: it gets them), and why.
+    since it gets no new requests any more (None: it gets them), and why. gone_by: when an attempt that drains because
+    its place is taken has ended at the latest.
     """
 
     endpoints: tuple[Endpoint, ...] = ()
@@ -102,6 +103,7 @@ class ReplicaState:
     ready_by: float | None = None
     drain_ends_at: float | None = None
     drain_reason: str = ""
+    gone_by: float | None = None
 
     @property
     def draining(self) -> bool:

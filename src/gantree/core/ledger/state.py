@@ -220,7 +220,8 @@ class JobState:
             return self.stop_decided_at + self.stop_grace_s
         if self.phase is Phase.SAVING:
             assert self.deadline_at is not None
-            return self.deadline_at + grace_s
+            gone_by = self.replica.gone_by
+            return self.deadline_at + grace_s if gone_by is None else gone_by
         limit_s, since = self.spec.time_limit_s, self.running_at
         if (
             limit_s is None or self.slices.turns

@@ -202,7 +202,8 @@ def standing_orders(state: JobState) -> tuple[Order, ...]:
             replaced = (replace_order(state, gap.member) for gap in state.missing if gap.placed)
             return (start_order(state), *turn, *warning, *replaced)
         case Phase.SAVING:
-            return (start_order(state), *turn, *warning, save_order(state))
+            save = (save_order(state),) if state.request is not None else ()
+            return (start_order(state), *turn, *warning, *save)
         case Phase.STOPPING:
             return (stop_order(state),)
         case _:

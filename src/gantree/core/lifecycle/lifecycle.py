@@ -19,6 +19,7 @@ from gantree.core.lifecycle.best_step import numbered_and_priced
 from gantree.core.lifecycle.idleness import warn_idle, warned_at
 from gantree.core.lifecycle.launch import save_order, signal_order, start_order, stop_order
 from gantree.core.lifecycle.replacing import can_live_without, member_of_rank, member_started, miss
+from gantree.core.lifecycle.replica_drains import drain_then_stop, drains_first, grace_left_s
 from gantree.core.lifecycle.timers import gap_over_at
 from gantree.model.errors import BadInput, Unsupported
 from gantree.model.events import (
@@ -79,13 +80,14 @@ def stop(
     grace_s: float | None = None,
 ) -> None:  # fmt: skip
     """Tell the attempt to stop. grace_s: at most so long between SIGTERM and SIGKILL; None: as the policy has it."""
+    most_s = policy.grace_s if grace_s is None else min(grace_s, policy.grace_s)
     builder.record(
         StopDecided(
             at=builder.now,
             job=state.job,
             attempt=state.attempt,
             cause=cause,
-            grace_s=policy.grace_s if grace_s is None else min(grace_s, policy.grace_s),
+            grace_s=grace_left_s(state, most_s, builder.now),
             reason=reason,
         )
     )
@@ -95,11 +97,14 @@ def stop(
 def save_then_stop(
     builder: DecisionBuilder, state: JobState, cause: StopCause, policy: Policy, within_s: float = inf
 ) -> None:  # fmt: skip
-    """Ask a running gang that declared checkpoints to save first; tell any other to stop.
+    """Ask a running gang that declared checkpoints to save first, let a replica drain; tell any other to stop.
 
     within_s: it has left after so many seconds, whatever time it asked for to save.
     """
     checkpoint = state.spec.checkpoint
+    if drains_first(builder.ledger, state, policy):
+        drain_then_stop(builder, state, cause, policy)
+        return
     if checkpoint is None or state.phase is not Phase.RUNNING:
         stop(builder, state, cause, policy)
         return

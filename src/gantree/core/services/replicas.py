@@ -8,6 +8,7 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.lifecycle import accept, end_job, stop, unfit
+from gantree.core.lifecycle.replica_drains import drains_for_another
 from gantree.model.jobs import Job
 from gantree.model.phases import HOLDING, Phase, StopCause
 from gantree.model.replicas import ReplicaOf, Revision
@@ -142,9 +143,7 @@ def end_replica(
     """Let a replica end: at once where no request is sent to it, else once it has drained."""
     if state.phase is Phase.PENDING:
         end_job(builder, state, Phase.CANCELLED, None, reason)
-    elif not is_ending(state) and (
-        state.leaving or not state.replica.was_ready or not service.spec.drain_s
-    ):
+    elif not is_ending(state) and not _may_drain(service, state):
         stop(builder, state, StopCause.CANCELLED, policy, reason)
     elif not is_ending(state):
         ends_at = builder.now + service.spec.drain_s
@@ -157,3 +156,9 @@ def end_replica(
                 reason=reason,
             )
         )
+
+
+def _may_drain(service: ServiceState, state: JobState) -> bool:
+    """Whether requests may be under way to a replica, and it has not been told to stop."""
+    stops = state.leaving and not drains_for_another(state)
+    return not stops and state.replica.was_ready and service.spec.drain_s > 0

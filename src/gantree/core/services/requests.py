@@ -7,6 +7,7 @@ from typing import Any
 from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.service_state import ServiceState
 from gantree.core.lifecycle.lifecycle import current_attempt, stop, unfit
+from gantree.core.lifecycle.replica_drains import drains_for_another
 from gantree.core.services.replicas import end_replica, live_replicas, replica_job
 from gantree.model.errors import BadInput
 from gantree.model.events import (
@@ -146,7 +147,12 @@ def _readiness_changed(
 
 def _drained(builder: DecisionBuilder, event: ReplicaDrained, policy: Policy) -> None:
     state = current_attempt(builder, event.job, event.attempt)
-    if state is not None and state.replica.draining and not state.leaving:
+    if state is None:
+        return
+    if drains_for_another(state):
+        assert state.stop_cause is not None
+        stop(builder, state, state.stop_cause, policy)
+    elif state.replica.draining and not state.leaving:
         stop(builder, state, StopCause.CANCELLED, policy, state.replica.drain_reason)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.state import JobState
+from gantree.model.phases import Phase, StopCause
 from gantree.model.service_facts import (
     ReplicaDraining,
     ReplicaReadinessNoted,
@@ -107,8 +108,13 @@ def replica_readiness_noted(ledger: Ledger, fact: ReplicaReadinessNoted) -> None
 
 
 def replica_draining(ledger: Ledger, fact: ReplicaDraining) -> None:
-    """A replica gets no new requests."""
+    """A replica gets no new requests: it is to end, or its place is taken."""
     state = ledger.jobs[fact.job]
+    if fact.cause is not StopCause.CANCELLED:
+        ledger.move(state, Phase.SAVING, fact.at)
+        state.deadline_at, state.stop_cause = fact.ends_at, fact.cause
+        state.replica = replace(state.replica, gone_by=fact.gone_by, ready_by=None)
+        return
     state.replica = replace(
         state.replica, drain_ends_at=fact.ends_at, drain_reason=fact.reason, ready_by=None
     )
