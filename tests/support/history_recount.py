@@ -6,7 +6,10 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from itertools import product
 from math import isclose
+from operator import attrgetter
 from typing import Any
+
+import numpy as np
 
 from gantree.accounting.buckets import DAY_S, HOUR_S, MINUTE_S
 from gantree.accounting.meter import uncounted
@@ -40,6 +43,7 @@ from support.purposes import Entry, Purposes
 from support.random_lives import Lives
 
 FIGURES = tuple(each.name for each in fields(UsageAmounts) if each.type is float)
+_amounts_of = attrgetter(*USAGE)
 SITE = ("down_gpu_s", "held_gpu_s", "reserved_gpu_s", "stranded_gpu_s")
 Sums = dict[tuple[int, UsageKey, str], float]
 
@@ -220,20 +224,20 @@ def no_rest_is_negative(found: Sums) -> None:
 
 def check_sums(journal: SqlJournal) -> None:
     """Sums that are made beforehand are those of the rows: of each step and dimension, as wide as they are."""
-    recounted: dict[tuple[Any, ...], float] = defaultdict(float)
-    found: dict[tuple[Any, ...], float] = {}
+    recounted: dict[tuple[Any, ...], Any] = defaultdict(float)
+    found: dict[tuple[Any, ...], Any] = {}
     with journal.database.reading() as connection:
         for row in connection.execute(usage_history.select()):
-            for (step, dimension, name), figure in product(_sums_of(key_of(row)), USAGE):
+            amounts = np.array(_amounts_of(row))
+            for step, dimension, name in _sums_of(key_of(row)):
                 width = max(step, row.width)
-                place = step, width, _begin(row.start, width), dimension, name, figure
-                recounted[place] += getattr(row, figure)
+                recounted[step, width, _begin(row.start, width), dimension, name] += amounts
         for row in connection.execute(usage_sums.select()):
-            for figure in USAGE:
-                place = row.step, row.width, row.start, row.dimension, row.name, figure
-                found[place] = getattr(row, figure)
+            place = row.step, row.width, row.start, row.dimension, row.name
+            found[place] = _amounts_of(row)
     assert found.keys() == recounted.keys()
-    assert all(isclose(found[at], recounted[at], rel_tol=1e-6, abs_tol=1e-3) for at in found)
+    for place, amounts in found.items():
+        assert np.allclose(amounts, recounted[place], rtol=1e-6, atol=1e-3), place
 
 
 def _begin(start: int, width: int) -> int:
