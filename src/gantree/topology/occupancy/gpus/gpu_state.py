@@ -11,11 +11,12 @@ How a state changes: a member takes parts (`node_state`) or gives them back (`re
 cut. Who holds what is in `occupancy`; which part a member gets, and what cutting costs, is decided in `placement`.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from gantree.model.cluster import Machine, Node
 from gantree.model.placements import SharePart
+from gantree.model.values import quick
 from gantree.topology.hardware.gpu_models import gpu_model
 from gantree.topology.hardware.mig import MigInstance, MigTable, mig_table
 
@@ -27,6 +28,7 @@ REMAINDER = "the rest"
 them."""
 
 
+@quick
 @dataclass(frozen=True, slots=True, order=True)
 class Instance:
     """A MIG instance: the memory slice at which it starts, its profile, whether a member holds it."""
@@ -35,7 +37,13 @@ class Instance:
     profile: str
     held: bool = False
 
+    @property
+    def idle(self) -> "Instance":
+        """The same instance, held by nobody."""
+        return Instance(self.start, self.profile) if self.held else self
 
+
+@quick
 @dataclass(frozen=True, slots=True)
 class GpuState:
     """One GPU: whole (one member holds all of it), or in MIG mode with instances (by start), or shared by tenants.
@@ -55,8 +63,9 @@ class GpuState:
     @property
     def really(self) -> "GpuState":
         """How it is cut, whoever holds what: MIG mode and instances, all as if idle."""
-        idle = tuple(replace(one, held=False) for one in self.instances)
-        return self.cut or GpuState(mig=self.mig, instances=idle)
+        if self.cut is not None:
+            return self.cut
+        return GpuState(mig=self.mig, instances=tuple(one.idle for one in self.instances))
 
     @property
     def held(self) -> bool:

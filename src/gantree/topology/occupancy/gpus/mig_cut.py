@@ -64,7 +64,7 @@ def _undone(table: MigTable | None, state: GpuState, change: GpuChange) -> GpuSt
 
 def _beneath(state: GpuState, cut: GpuState) -> GpuState:
     """A state of a GPU that really is cut so."""
-    plain = replace(state, cut=None)
+    plain = state if state.cut is None else replace(state, cut=None)
     return plain if plain.really == cut else replace(state, cut=cut)
 
 
@@ -78,8 +78,7 @@ def cut_for(table: MigTable | None, state: GpuState, made: Instance) -> GpuState
     )
     kept = kept_instances(table, there, made.profile, made.start)
     assert kept is not None, f"{made} has no room"
-    idle = [replace(one, held=False) for one in kept]
-    return GpuState(mig=True, instances=all_made(table, (*idle, made)))
+    return GpuState(mig=True, instances=all_made(table, (*(one.idle for one in kept), made)))
 
 
 def all_made(table: MigTable | None, instances: Collection[Instance]) -> tuple[Instance, ...]:

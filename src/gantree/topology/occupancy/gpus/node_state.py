@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from gantree.model.cluster import CUT_NOT_PERMITTED
 from gantree.model.placements import MemberPlacement, MigPart, SharePart
+from gantree.model.values import quick
 from gantree.topology.hardware.mig import MigInstance, MigTable
 from gantree.topology.occupancy.gpus.gpu_state import (
     MILLIONTHS,
@@ -29,6 +30,7 @@ from gantree.topology.occupancy.gpus.gpu_state import (
 from gantree.topology.occupancy.gpus.mig_cut import all_made, cut_for, kept_instances
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class NodeState:
     """The GPUs of one node, to be handed out member by member; each step gives a new value.
@@ -57,14 +59,15 @@ class NodeState:
 
     def with_gpu(self, gpu: int, state: GpuState) -> "NodeState":
         """The same node with another state of one GPU."""
-        return replace(self, gpus=(*self.gpus[:gpu], state, *self.gpus[gpu + 1 :]))
+        gpus = (*self.gpus[:gpu], state, *self.gpus[gpu + 1 :])
+        return NodeState(self.rules, gpus, self.recut)
 
     def take_whole(self, gpus: Sequence[int]) -> "NodeState":
         """With these GPUs held whole; they must be in `free_mask`. MIG mode is switched off where it was on."""
         states = list(self.gpus)
         for gpu in gpus:
             states[gpu] = WHOLE
-        return replace(self, gpus=tuple(states))
+        return NodeState(self.rules, tuple(states), self.recut)
 
     def take_instance(self, part: MigPart) -> "NodeState":
         """With one MIG instance held. AssertionError where `why_not_instance` has words."""

@@ -37,7 +37,7 @@ def given_back_instance(states: GpuStates, part: MigPart) -> GpuStates:
     state = states[part.gpu]
     held = next((o for o in state.instances if o.start == part.start and o.held), None)
     assert held is not None and part.profile in (held.profile, REMAINDER), f"{part} is not held"
-    after = () if part.profile == REMAINDER else (replace(held, held=False),)
+    after = () if part.profile == REMAINDER else (held.idle,)
     idle = tuple(sorted((*(one for one in state.instances if one is not held), *after)))
     return (
         *states[: part.gpu],
