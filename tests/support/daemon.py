@@ -13,6 +13,7 @@ import re
 import signal
 import sys
 import time
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +25,7 @@ from gantree.api.server.listeners import listen_of
 from gantree.api.server.settings import Settings
 from gantree.control.requests.waiting_limits import DEFAULT_WAITING_LIMITS, WaitingLimits
 from gantree.formats import read_policy
-from gantree.model.errors import GantreeError
+from gantree.model.errors import Conflict, GantreeError
 from support.nursery import PLACE, Born, Nursery
 
 READY_WITHIN_S = 300.0
@@ -300,7 +301,8 @@ class Daemon:
         for (
             service
         ) in self.client.services():  # else each replica that is cancelled has a successor
-            self.client.cancel_service(service["service"])
+            with suppress(Conflict):  # it ended by itself in between
+                self.client.cancel_service(service["service"])
         left = unended(self.client)
         for job in left:
             try:
