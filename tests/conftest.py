@@ -15,6 +15,7 @@ from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
 from gantree.api.observability.log_format import CLIENT_LIBRARIES
+from support.chart_scripts import share_chart_scripts
 from support.command_line import CommandLine
 from support.examples import IS_SOAK, examples
 from support.left_threads import left_threads
@@ -93,6 +94,7 @@ def pytest_configure(config: pytest.Config) -> None:
         shared = tempfile.TemporaryDirectory(prefix="gantree-tests-", ignore_cleanup_errors=True)
         config.add_cleanup(shared.cleanup)
         os.environ[PLACE] = f"{shared.name}/nursery"
+    share_chart_scripts(Path(os.environ[PLACE]).with_name("chart-scripts"))
 
 
 def _keep_files_in_memory() -> None:

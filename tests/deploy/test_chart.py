@@ -7,13 +7,13 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import typer
-import yaml
 
 from gantree.cli.kubernetes.commands import app
 from gantree.executors.kubernetes.apiserver.rbac import RBAC_RULES, RBAC_TO_PARTITION
 from gantree.executors.kubernetes.tools.release import BEFORE, SWITCH
 from support.kubernetes.server.thread import Api, ServerThread
 from support.manifests import DEPLOY, MANIFESTS, PLAIN, objects, rendered
+from support.yaml_text import read_yaml_documents
 
 helm = pytest.importorskip("helm_python", reason="Helm's library is for Linux on x86-64 alone")
 
@@ -305,7 +305,7 @@ def api() -> Iterator[Api]:
 
 def test_an_api_server_takes_the_manifest(api: Api) -> None:
     taken = set()
-    for each in yaml.safe_load_all(PLAIN.read_text()):
+    for each in read_yaml_documents(PLAIN.read_text()):
         group, _, version = each["apiVersion"].rpartition("/")
         root = f"/apis/{group}/{version}" if group else "/api/v1"
         rows = api.get(root).json()["resources"]

@@ -7,9 +7,10 @@ from typing import Any
 
 import celpy
 import pytest
-import yaml
 from celpy.adapter import json_to_cel
 from celpy.celtypes import IntType
+
+from support.yaml_text import read_yaml
 
 Json = dict[str, Any]
 
@@ -18,7 +19,7 @@ TEMPLATE = {"spec": {"containers": [{"name": "train"}]}}
 
 
 def schema(plural: str) -> Json:
-    (version,) = yaml.safe_load((CRDS / f"{plural}.yaml").read_text())["spec"]["versions"]
+    (version,) = read_yaml((CRDS / f"{plural}.yaml").read_text())["spec"]["versions"]
     told: Json = version["schema"]["openAPIV3Schema"]
     return told
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import kubernetes_validate
 import pytest
-import yaml
 
 from gantree.executors.kubernetes.workloads.pod_groups import VOLCANO
 from support.kubernetes.server.statuses import Json
 from support.pods import PodStage
+from support.yaml_text import read_yaml_documents
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "migrating.md").read_text()
 SECTIONS = re.findall(r"^## From (?:the )?(.+?)\n(.*?)(?=^## )", GUIDE, re.MULTILINE | re.DOTALL)
@@ -44,7 +44,7 @@ def stage(tmp_path: Path) -> Iterator[PodStage]:
 
 def apply(stage: PodStage, text: str) -> None:
     """Create what a manifest says; a Job's pods as the Job controller makes them."""
-    for each in yaml.safe_load_all(text):
+    for each in read_yaml_documents(text):
         if each["kind"] == "Job":
             for index in range(each["spec"]["completions"]):
                 create(stage, pod_of(each, index))
@@ -80,7 +80,7 @@ def test_before_it_is_another_schedulers_and_after_it_starts_in_one_leaf(
     stage: PodStage, name: str
 ) -> None:
     before, after = PAIRS[name]
-    for each in [*yaml.safe_load_all(before), *yaml.safe_load_all(after)]:
+    for each in [*read_yaml_documents(before), *read_yaml_documents(after)]:
         if each["kind"] == "Job":
             kubernetes_validate.validate(each, "1.36.0", strict=True)
     apply(stage, before)
@@ -91,7 +91,7 @@ def test_before_it_is_another_schedulers_and_after_it_starts_in_one_leaf(
         options = {"gracePeriodSeconds": 0}
         stage.api.delete(f"/api/v1/namespaces/default/pods/{each}", options)
     stage.until(lambda: stage.pods() == {})
-    for each in yaml.safe_load_all(before):
+    for each in read_yaml_documents(before):
         if each["kind"] == "PodGroup":
             url = f"/apis/{each['apiVersion']}/namespaces/default/podgroups/llama"
             assert stage.api.delete(url).status_code == 200

@@ -16,6 +16,7 @@ from gantree.placement.choice.search import place
 from gantree.placement.request.relaxations import fewer_members, relaxed
 from gantree.testing.builders import job
 from gantree.testing.pictures import drawn
+from support.yaml_text import read_yaml
 
 PICTURE = """s0/l0: n0 aaaaaa.. n1 aaaaaaa.
              s0/l1: n2 aaaaaaa. n3 aaaaaaaa
@@ -90,7 +91,7 @@ def test_every_patch_that_is_offered_fits_when_written_into_the_job_file(name: s
     offered = [each["patch"] for each in refusal_json(answer)["would_fit_if"]]
     assert offered == patches
     for patch in offered:
-        assert isinstance(placed(yaml.safe_dump(patched(yaml.safe_load(text), patch))), Placement)
+        assert isinstance(placed(yaml.safe_dump(patched(read_yaml(text), patch))), Placement)
 
 
 def placed(text: str) -> Placement | Refused:

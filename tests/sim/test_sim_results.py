@@ -250,6 +250,7 @@ from gantree.policy.rules import Policy
 from gantree.formats.traces import TraceJob
 from gantree.sim.files import jobs_csv, summary, summary_json, timeline_csv
 from gantree.sim.measures.timeline import timeline_of
+from gantree.sim.report import document
 from gantree.sim.report.page import page
 from gantree.sim.run import simulate
 from gantree.sim.running.model import (
@@ -271,6 +272,7 @@ result = simulate(cluster(leaves=2, nodes=2, gpus=4), trace, Policy())
 timeline = timeline_of(result)
 told = summary(result, timeline=timeline)
 sys.stdout.write(summary_json(result) + jobs_csv(result) + timeline_csv(timeline))
+document._scripts = str  # of the library of charts, and the dearest part
 sys.stdout.write(page(result, timeline, told))
 """
 

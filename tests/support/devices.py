@@ -10,12 +10,11 @@ with DeviceStage(tmp_path) as stage:
 from types import TracebackType
 from typing import Any, Self
 
-import yaml
-
 from support.kubernetes.controllers.controllers import Controllers
 from support.kubernetes.server.statuses import Json
 from support.kubernetes.server.thread import ServerThread
 from support.pods import PodStage
+from support.yaml_text import read_yaml_documents
 
 API = "/apis/resource.k8s.io/v1"
 GPU, NIC = "gpu.example.com", "nic.example.com"
@@ -151,7 +150,7 @@ class DeviceStage(PodStage):
 
     def apply(self, manifests: str) -> None:
         """Create all objects of a YAML text, as kubectl does."""
-        for body in yaml.safe_load_all(manifests):
+        for body in read_yaml_documents(manifests):
             version, kind = body["apiVersion"], body["kind"]
             home = body["metadata"].get("namespace")
             group = f"/api/{version}" if version == "v1" else f"/apis/{version}"

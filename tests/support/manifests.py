@@ -15,6 +15,8 @@ from typing import Any
 
 import yaml
 
+from support.yaml_text import read_yaml, read_yaml_documents
+
 Json = dict[str, Any]
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -80,7 +82,7 @@ def _rendered(values: str, release: str) -> dict[str, str]:
 def objects(values: Mapping[str, Any] | None = None) -> list[Json]:
     """What the chart makes of values, as objects."""
     texts = [text for name, text in rendered(values).items() if name.endswith(".yaml")]
-    return [each for text in texts for each in yaml.safe_load_all(text) if each]
+    return [each for text in texts for each in read_yaml_documents(text) if each]
 
 
 def plain() -> str:
@@ -114,7 +116,7 @@ def gang_services() -> str:
 
 def _of_a_replica() -> Json:
     """The schema of a GangJob's spec for a template: nothing is filled in, and everything may change."""
-    told = yaml.safe_load((CRDS / "gangjobs.yaml").read_text(encoding="utf-8"))
+    told = read_yaml((CRDS / "gangjobs.yaml").read_text(encoding="utf-8"))
     (version,) = told["spec"]["versions"]
     spec: Json = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
     for name in NOT_OF_A_REPLICA:

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from gantree.core.ledger.state import JobState
 from gantree.core.scheduler import Decision
 from gantree.formats import read_cluster, read_trace
@@ -23,6 +21,7 @@ from gantree.model.facts import GangMoving, GangPreempted
 from gantree.model.phases import ENDED, Phase
 from support.kubernetes.server.statuses import Json
 from support.pods import PodStage
+from support.yaml_text import read_yaml
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples/racks"
@@ -75,7 +74,7 @@ class RacksStage(PodStage):
         for node in site.nodes:
             if node.name not in broken:
                 self.nodes(node.name, GPUS, PRODUCT, nvidia_com__gpu_clique=node.at[0])
-        self.api.define(yaml.safe_load(CRD.read_text()))
+        self.api.define(read_yaml(CRD.read_text()))
 
     def _listen(self) -> None:
         """Note who is stopped for whom from now on."""

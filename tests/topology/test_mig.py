@@ -6,12 +6,12 @@ from itertools import permutations, product
 from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gantree.model.errors import BadInput
 from gantree.topology.hardware.mig import TABLES, MigInstance, MigProfile, MigTable, mig_table
+from support.yaml_text import read_yaml
 
 SAMPLES = Path(__file__).parents[2] / ".." / "shared" / "data" / "topology" / "mig"
 needs_samples = pytest.mark.skipif(not SAMPLES.exists(), reason="the MIG samples are not at hand")
@@ -204,7 +204,7 @@ def _wishes() -> list[tuple[str, dict[str, int]]]:
     text = (SAMPLES / "mig-parted-config-default.yaml").read_text(encoding="utf-8")
     entries = [
         (name, entry.get("mig-devices") or {})
-        for name, config in yaml.safe_load(text)["mig-configs"].items()
+        for name, config in read_yaml(text)["mig-configs"].items()
         for entry in config
     ]
     return [(name, devices) for name, devices in entries if devices]

@@ -10,7 +10,6 @@ from typing import Any
 
 import httpx
 import pytest
-import yaml
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -21,6 +20,7 @@ from gantree.routing.measurements import Now, Record
 from gantree.routing.route_metrics import RouteMetrics
 from gantree.routing.table import RoutedReplica, RoutedService, RouteTable
 from support.daemon import Daemon, Program
+from support.yaml_text import read_yaml
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 CLUSTER = """
@@ -285,7 +285,7 @@ def routers_metrics() -> dict[str, set[str]]:
 
 
 def rules() -> list[dict[str, Any]]:
-    groups = yaml.safe_load((DEPLOY / "prometheus" / "alerts.yaml").read_text())["groups"]
+    groups = read_yaml((DEPLOY / "prometheus" / "alerts.yaml").read_text())["groups"]
     return [rule for group in groups for rule in group["rules"]]
 
 

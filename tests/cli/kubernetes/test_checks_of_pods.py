@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 import gantree as package
 from support.certificates import certificate
@@ -24,6 +23,7 @@ from support.daemon import Program
 from support.kubernetes.server.statuses import Json
 from support.pods import PodStage
 from support.slowed import SLOWED
+from support.yaml_text import read_yaml
 
 has_torch = find_spec("torch") is not None
 needs_torch = pytest.mark.skipif(not has_torch, reason="needs PyTorch (the extra torch)")
@@ -137,7 +137,7 @@ def environment(pod: Json, container: Json) -> dict[str, str]:
 def site_of(home: Path, slow: str = "") -> Iterator[Site]:
     with PodStage(home / "unused") as stage:
         stage.nodes("n[0-4]", gpus=0)
-        stage.api.define(yaml.safe_load(CRD.read_text()))
+        stage.api.define(read_yaml(CRD.read_text()))
         site = Site(home, stage, slow)
         try:
             yield site

@@ -14,13 +14,13 @@ from typing import Any
 
 import httpx
 import pytest
-import yaml
 
 from gantree import training
 from support.certificates import certificate
 from support.daemon import Program
 from support.kubernetes.server.statuses import Json
 from support.pods import PodStage
+from support.yaml_text import read_yaml
 
 SRC = Path(training.__file__).parents[2]
 CRD = Path(__file__).parents[3] / "deploy/kubernetes/crds/gangjobs.yaml"
@@ -137,7 +137,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     home = tmp_path_factory.mktemp("reports")
     with PodStage(home / "unused") as stage:
         stage.nodes("n[0-1]", gpus=4)
-        stage.api.define(yaml.safe_load(CRD.read_text()))
+        stage.api.define(read_yaml(CRD.read_text()))
         yield Site(home, stage)
 
 
@@ -146,7 +146,7 @@ def daemon(site: Site) -> Iterator[Program]:
     with Program(*site.command) as running:
         running.says(READY)
         if not site.pods():
-            site.stage.api.post(URL, yaml.safe_load(MANIFEST))
+            site.stage.api.post(URL, read_yaml(MANIFEST))
         while not site.stage.bound("slow-worker-0", "slow-worker-1"):
             time.sleep(0.02)
         yield running

@@ -5,13 +5,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import yaml
-
 from gantree.api.client.client import Client
 from gantree.api.client.service_requests import report_routes, routes
 from support.daemon import Program
 from support.kubernetes.server.statuses import Json
 from support.pods import PodStage
+from support.yaml_text import read_yaml
 
 CRDS = Path(__file__).parents[3] / "deploy/kubernetes/crds"
 URL = "/apis/gantree.io/v1alpha1/namespaces/default/gangservices"
@@ -52,14 +51,14 @@ def test_routers_wait_for_changes_of_pods_and_what_they_report_scales_the_servic
 ) -> None:
     with PodStage(tmp_path / "unused") as stage:
         for name in ("gangjobs", "gangservices"):
-            stage.api.define(yaml.safe_load((CRDS / f"{name}.yaml").read_text()))
+            stage.api.define(read_yaml((CRDS / f"{name}.yaml").read_text()))
         stage.nodes("n[0-2]")
         state = tmp_path / "state"
         where = ("--api-server", stage.running.url, "--state", str(state), "--name", "a")
         with Program("kubernetes", *where) as running, ThreadPoolExecutor() as threads:
             client = Client(state)
             running.says("ready: cluster kubernetes, ")
-            assert stage.api.post(URL, yaml.safe_load(MANIFEST)).status_code == 201
+            assert stage.api.post(URL, read_yaml(MANIFEST)).status_code == 201
             table = until(client, lambda table: ready(table) == [True])
             (row,) = table["services"]
             (replica,) = row["replicas"]

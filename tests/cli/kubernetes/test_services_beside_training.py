@@ -18,7 +18,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-import yaml
 
 from support.daemon import Program
 from support.kubernetes import training_pod
@@ -26,6 +25,7 @@ from support.kubernetes.controllers.processes import ProcessKubelet
 from support.kubernetes.server.statuses import Json
 from support.pods import PodStage
 from support.services import SERVER
+from support.yaml_text import read_yaml
 
 pytestmark = pytest.mark.skipif(not shutil.which("haproxy"), reason="HAProxy is not here")
 CRDS = Path(__file__).parents[3] / "deploy/kubernetes/crds"
@@ -147,7 +147,7 @@ class Stage(PodStage):
         """Create an object of gantree's, with words filled in."""
         for name, value in told.items():
             text = text.replace(f"@{name}@", value)
-        answer = self.api.post(f"{HOME}/{kind}", yaml.safe_load(text))
+        answer = self.api.post(f"{HOME}/{kind}", read_yaml(text))
         assert answer.status_code == 201, answer.text
 
     def wait(self, is_so: Callable[[], object]) -> None:
@@ -185,7 +185,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     (tmp_path / "steps").mkdir()
     with Stage(tmp_path / "unused") as stage:
         for name in ("gangjobs", "gangservices"):
-            stage.api.define(yaml.safe_load((CRDS / f"{name}.yaml").read_text()))
+            stage.api.define(read_yaml((CRDS / f"{name}.yaml").read_text()))
         stage.nodes("n0")
         yield stage
 

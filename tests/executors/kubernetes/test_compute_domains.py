@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-import yaml
 
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.view import LedgerView
@@ -39,6 +38,7 @@ from gantree.model.phases import Phase
 from support.kubernetes.controllers.compute_domains import DRIVER, LABEL
 from support.kubernetes.server.statuses import Json
 from support.racks import RackStage
+from support.yaml_text import read_yaml
 
 DEPLOY = Path(__file__).parents[3] / "deploy/kubernetes"
 GANGJOBS = "/apis/gantree.io/v1alpha1/namespaces/default/gangjobs"
@@ -237,7 +237,7 @@ def status(stage: RackStage, name: str) -> Json:
 
 
 def define_gangjobs(stage: RackStage) -> None:
-    body = yaml.safe_load((DEPLOY / "crds/gangjobs.yaml").read_text())
+    body = read_yaml((DEPLOY / "crds/gangjobs.yaml").read_text())
     stage.api.define(body)
 
 

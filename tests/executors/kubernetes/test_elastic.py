@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
 
 from gantree.core.ledger.invariants import check
 from gantree.executors.kubernetes.controllers import gangjobs
@@ -23,6 +22,7 @@ from support.examples import seeds
 from support.kubernetes.faults import Fault
 from support.kubernetes.server.statuses import Json
 from support.pods import PodStage
+from support.yaml_text import read_yaml
 
 ROUNDS = 4
 WITHIN_S = 300.0
@@ -42,7 +42,7 @@ SAVES = {"gantree.io/checkpoint": "all", "gantree.io/checkpoint-grace": "10m"}
 def staged(state: Path, nodes: str = "n[0-3]") -> Iterator[PodStage]:
     policy = replace(PRESETS["gantree"], grace_s=1.0, min_run_s=0.0)
     with PodStage(state, policy) as stage:
-        body = yaml.safe_load(CRD.read_text())
+        body = read_yaml(CRD.read_text())
         stage.api.define(body)
         stage.nodes(nodes)
         stage.start()

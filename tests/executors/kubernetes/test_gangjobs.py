@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from gantree.executors.kubernetes.controllers import gangjobs
 from gantree.model.phases import ENDED
 from support.kubernetes.server.statuses import Json
 from support.pods import PodStage
+from support.yaml_text import read_yaml
 
 CRD = Path(__file__).parents[3] / "deploy/kubernetes/crds/gangjobs.yaml"
 URL = "/apis/gantree.io/v1alpha1/namespaces/default/gangjobs"
@@ -55,12 +55,12 @@ def stage(tmp_path: Path) -> Iterator[PodStage]:
 
 
 def define(stage: PodStage) -> None:
-    body = yaml.safe_load(CRD.read_text())
+    body = read_yaml(CRD.read_text())
     stage.api.define(body)
 
 
 def create(stage: PodStage, **spec: Any) -> None:
-    body = yaml.safe_load(MANIFEST)
+    body = read_yaml(MANIFEST)
     body["spec"] |= spec
     answer = stage.api.post(URL, body)
     assert answer.status_code == 201, answer.text
@@ -111,7 +111,7 @@ def test_the_example_of_the_documentation_is_one(stage: PodStage) -> None:
     text = (Path(__file__).parents[3] / "docs/kubernetes.md").read_text()
     _, _, after = text.partition("    apiVersion: gantree.io/v1alpha1\n    kind: GangJob\n")
     lines = [line[4:] for line in after.splitlines()]
-    body = yaml.safe_load("\n".join(lines[: lines.index("")]))
+    body = read_yaml("\n".join(lines[: lines.index("")]))
     whole = {"apiVersion": "gantree.io/v1alpha1", "kind": "GangJob", **body}
     answer = stage.api.post(URL, whole)
     assert answer.status_code == 201, answer.text
@@ -162,7 +162,7 @@ def test_a_lost_node_starts_it_again_elsewhere_and_counts_as_no_failure(stage: P
 
 
 def test_one_that_leaves_a_drained_node_keeps_the_room_that_it_was_given(stage: PodStage) -> None:
-    role = yaml.safe_load(MANIFEST)["spec"]["gang"][0] | {"members": 1}
+    role = read_yaml(MANIFEST)["spec"]["gang"][0] | {"members": 1}
     create(stage, gang=[role], topology={})
     stage.until(lambda: runs(stage))
     left = stage.pods()["llama-worker-0"]["spec"]["nodeName"]
@@ -234,7 +234,7 @@ NO_GANGS: tuple[Json, ...] = (
 
 def test_the_schema_refuses_what_is_no_gang(stage: PodStage) -> None:
     for odd in NO_GANGS:
-        body = yaml.safe_load(MANIFEST)
+        body = read_yaml(MANIFEST)
         body["spec"] |= odd
         assert stage.api.post(URL, body).status_code == 422, odd
 

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from gantree.executors.kubernetes.services import controller
 from support.kubernetes.server.statuses import Json
 from support.pods import PodStage
+from support.yaml_text import read_yaml
 
 CRDS = Path(__file__).parents[3] / "deploy/kubernetes/crds"
 HOME = "/apis/gantree.io/v1alpha1/namespaces/default"
@@ -41,14 +41,14 @@ def stage(tmp_path: Path) -> Iterator[PodStage]:
     """Four nodes of 8 GPUs."""
     with PodStage(tmp_path) as stage:
         for name in ("gangjobs", "gangservices"):
-            stage.api.define(yaml.safe_load((CRDS / f"{name}.yaml").read_text()))
+            stage.api.define(read_yaml((CRDS / f"{name}.yaml").read_text()))
         stage.nodes("n[0-3]", network_topology_nvidia_com__leaf="l0")
         stage.start()
         yield stage
 
 
 def create(stage: PodStage, **spec: Any) -> None:
-    body = yaml.safe_load(MANIFEST)
+    body = read_yaml(MANIFEST)
     body["spec"] |= spec
     answer = stage.api.post(URL, body)
     assert answer.status_code == 201, answer.text
@@ -91,7 +91,7 @@ def container_of(pod: Json) -> Json:
 
 def image(text: str) -> Json:
     """A change of the template: another image."""
-    spec = yaml.safe_load(MANIFEST)["spec"]["template"]["spec"]
+    spec = read_yaml(MANIFEST)["spec"]["template"]["spec"]
     spec["gang"][0]["template"]["spec"]["containers"][0]["image"] = text
     return {"template": {"spec": {"gang": spec["gang"]}}}
 
@@ -282,7 +282,7 @@ def test_the_example_of_the_documentation_is_one(stage: PodStage) -> None:
     begin = "    apiVersion: gantree.io/v1alpha1\n    kind: GangService\n"
     _, _, after = text.partition(begin)
     lines = [line[4:] for line in (begin + after).splitlines()]
-    body = yaml.safe_load("\n".join(lines[: lines.index("")]))
+    body = read_yaml("\n".join(lines[: lines.index("")]))
     answer = stage.api.post(URL, body)
     assert answer.status_code == 201, answer.text
     assert answer.json()["spec"]["template"] == body["spec"]["template"]
@@ -295,7 +295,7 @@ def test_replicas_stand_on_different_nodes(
     stage: PodStage, members: int, is_required: bool
 ) -> None:
     """All are handed in at once, and none starts twice."""
-    spec = yaml.safe_load(MANIFEST)["spec"]["template"]["spec"]
+    spec = read_yaml(MANIFEST)["spec"]["template"]["spec"]
     spec["gang"][0]["members"] = members
     template = {"spec": {**spec, "topology": {"required": "node"}}}
     spread = {"tier": "node", "required": is_required}
@@ -353,7 +353,7 @@ def test_one_that_is_named_as_a_gangjob_waits_for_the_name_and_says_so(stage: Po
         "apiVersion": "gantree.io/v1alpha1",
         "kind": "GangJob",
         "metadata": {"name": "chat"},
-        "spec": yaml.safe_load(MANIFEST)["spec"]["template"]["spec"],
+        "spec": read_yaml(MANIFEST)["spec"]["template"]["spec"],
     }
     assert stage.api.post(f"{HOME}/gangjobs", job).status_code == 201
     stage.until(lambda: stage.phase("chat-worker-0") == "Running")
@@ -366,7 +366,7 @@ def test_one_that_is_named_as_a_gangjob_waits_for_the_name_and_says_so(stage: Po
 
 
 def test_no_replica_is_named_as_another_service(stage: PodStage) -> None:
-    body = yaml.safe_load(MANIFEST)
+    body = read_yaml(MANIFEST)
     body["metadata"]["name"] = "chat-1"
     body["spec"]["replicas"] = {"min": 1}
     assert stage.api.post(URL, body).status_code == 201

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from gantree.executors.kubernetes.controllers import link_checks
 from gantree.executors.kubernetes.controllers.gangjob_checks import GangJobChecks
@@ -17,6 +16,7 @@ from gantree.model.errors import BadInput, Unauthenticated
 from gantree.model.jobs import Check
 from support.kubernetes.server.statuses import Json
 from support.pods import PodStage
+from support.yaml_text import read_yaml
 
 CRD = Path(__file__).parents[3] / "deploy/kubernetes/crds/gangjobs.yaml"
 JOBS = "/apis/gantree.io/v1alpha1/namespaces/default/gangjobs"
@@ -42,7 +42,7 @@ def manifest(members: int, check: Json | None, **template: Any) -> Json:
 def stage(tmp_path: Path) -> Iterator[PodStage]:
     with PodStage(tmp_path) as stage:
         stage.nodes("n[0-4]")
-        stage.api.define(yaml.safe_load(CRD.read_text()))
+        stage.api.define(read_yaml(CRD.read_text()))
         yield stage
 
 
@@ -383,7 +383,7 @@ queues:
 def test_a_queue_has_its_gangjobs_checked_and_says_so_of_others(tmp_path: Path) -> None:
     with PodStage(tmp_path, read_policy(QUEUES, "policy.yaml")) as stage:
         stage.nodes("n[0-4]")
-        stage.api.define(yaml.safe_load(CRD.read_text()))
+        stage.api.define(read_yaml(CRD.read_text()))
         stage.start(**TOLD)
         submit(stage, 2, None)
         stage.until(lambda: len(stage.pods()) == 2)
@@ -405,7 +405,7 @@ def test_without_an_image_a_gangjob_with_a_check_is_misconfigured_and_a_queues_i
 ) -> None:
     with PodStage(tmp_path, read_policy(QUEUES, "policy.yaml")) as stage:
         stage.nodes("n[0-4]")
-        stage.api.define(yaml.safe_load(CRD.read_text()))
+        stage.api.define(read_yaml(CRD.read_text()))
         stage.start()
         submit(stage, 2)
         stage.until(lambda: "status" in stage.api.get(f"{JOBS}/g").json())

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from gantree.model.facts import CheckpointRequested, StopDecided
 from gantree.model.phases import Phase
 from support.pods import PodStage
+from support.yaml_text import read_yaml
 
 CRD = Path(__file__).parents[3] / "deploy/kubernetes/crds/gangjobs.yaml"
 URL = "/apis/gantree.io/v1alpha1/namespaces/default/gangjobs"
@@ -41,9 +41,9 @@ def stage(tmp_path: Path) -> Iterator[PodStage]:
 
 def gang(stage: PodStage, **restarts: object) -> dict[str, str]:
     """A gang of three nodes runs; the node of each pod."""
-    spec = yaml.safe_load(MANIFEST)
+    spec = read_yaml(MANIFEST)
     spec["spec"]["restarts"] |= restarts
-    stage.api.define(yaml.safe_load(CRD.read_text()))
+    stage.api.define(read_yaml(CRD.read_text()))
     stage.start()
     assert stage.api.post(URL, spec).status_code == 201
     stage.until(lambda: all_run(stage) and is_running(stage))

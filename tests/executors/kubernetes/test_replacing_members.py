@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from gantree.core.ledger.state import JobState
 from gantree.executors.kubernetes.apiserver.objects import Group, Metadata, Pod
@@ -13,6 +12,7 @@ from gantree.executors.kubernetes.workloads.gang_owners import KUBEFLOW
 from gantree.executors.kubernetes.workloads.gangs import gang_of, job_of
 from gantree.executors.kubernetes.workloads.keys import key_alone
 from support.pods import PodStage
+from support.yaml_text import read_yaml
 
 GANG = {"gantree.io/gang": "g", "gantree.io/gang-size": "3"}
 CRD = Path(__file__).parents[3] / "deploy/kubernetes/crds/gangjobs.yaml"
@@ -192,10 +192,10 @@ def test_without_its_first_pod_no_gang_goes_on(stage: PodStage) -> None:
 
 
 def test_the_pod_of_a_gangjob_on_a_lost_node_is_made_anew(stage: PodStage) -> None:
-    body = yaml.safe_load(CRD.read_text())
+    body = read_yaml(CRD.read_text())
     stage.api.define(body)
     stage.start()
-    assert stage.api.post(URL, yaml.safe_load(MANIFEST)).status_code == 201
+    assert stage.api.post(URL, read_yaml(MANIFEST)).status_code == 201
     names = [f"g-worker-{number}" for number in range(3)]
     stage.until(lambda: runs(stage))
     before, ids = places(stage), uids(stage)

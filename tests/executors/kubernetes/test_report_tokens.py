@@ -6,10 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-import yaml
 
 from gantree.model.errors import Unauthenticated
 from support.pods import PodStage
+from support.yaml_text import read_yaml
 
 CRD = Path(__file__).parents[3] / "deploy/kubernetes/crds/gangjobs.yaml"
 JOBS = "/apis/gantree.io/v1alpha1/namespaces/default/gangjobs"
@@ -32,12 +32,12 @@ spec:
 def stage(tmp_path: Path) -> Iterator[PodStage]:
     with PodStage(tmp_path) as stage:
         stage.nodes("n[0-2]")
-        stage.api.define(yaml.safe_load(CRD.read_text()))
+        stage.api.define(read_yaml(CRD.read_text()))
         yield stage
 
 
 def submit(stage: PodStage) -> None:
-    assert stage.api.post(JOBS, yaml.safe_load(MANIFEST)).status_code == 201
+    assert stage.api.post(JOBS, read_yaml(MANIFEST)).status_code == 201
     stage.until(lambda: all_run(stage))
 
 

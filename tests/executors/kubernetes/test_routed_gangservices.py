@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from gantree.api.access.access import Caller
 from gantree.api.access.permissions import HiddenJob
@@ -18,6 +17,7 @@ from gantree.control.services.router_reports import ReplicaReport, RouterReport,
 from gantree.model.access import Grant, Power
 from support.kubernetes.server.statuses import Json
 from support.pods import PodStage
+from support.yaml_text import read_yaml
 
 CRDS = Path(__file__).parents[3] / "deploy/kubernetes/crds"
 HOME = "/apis/gantree.io/v1alpha1/namespaces/default"
@@ -92,8 +92,8 @@ class Routed:
 def routed(tmp_path: Path) -> Iterator[Routed]:
     with PodStage(tmp_path) as stage:
         for name in ("gangjobs", "gangservices"):
-            stage.api.define(yaml.safe_load((CRDS / f"{name}.yaml").read_text()))
-        stage.api.define(yaml.safe_load(LWS_DEFINITION))
+            stage.api.define(read_yaml((CRDS / f"{name}.yaml").read_text()))
+        stage.api.define(read_yaml(LWS_DEFINITION))
         stage.nodes("n[0-1]", network_topology_nvidia_com__leaf="l0")
         stage.start()
         create(stage)
@@ -103,7 +103,7 @@ def routed(tmp_path: Path) -> Iterator[Routed]:
 
 
 def create(stage: PodStage, **spec: Any) -> None:
-    body = yaml.safe_load(MANIFEST)
+    body = read_yaml(MANIFEST)
     body["spec"] |= spec
     answer = stage.api.post(URL, body)
     assert answer.status_code == 201, answer.text
@@ -248,7 +248,7 @@ spec:
 def test_the_leader_of_each_group_of_a_leaderworkerset_is_a_replica(routed: Routed) -> None:
     """The set is as docs/examples/vllm/GPU/lws.yaml of kubernetes-sigs/lws, the pods as its controller makes them."""
     stage, prefix = routed.stage, "leaderworkerset.sigs.k8s.io"
-    manifest = yaml.safe_load(LWS)
+    manifest = read_yaml(LWS)
     url = "/apis/leaderworkerset.x-k8s.io/v1/namespaces/default/leaderworkersets"
     assert stage.api.post(url, manifest).status_code == 201
     leader = manifest["spec"]["leaderWorkerTemplate"]["leaderTemplate"]["metadata"]

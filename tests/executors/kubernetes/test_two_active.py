@@ -3,21 +3,21 @@
 One is killed; its standby takes over, and nothing of the other's changes.
 """
 
-import os
-import subprocess
-import sys
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
+from support.daemon import start_nursery
 from support.devices import GPU, DeviceStage, gpu, request
 from support.kubernetes.real import kubeconfig
 from support.kubernetes.server.statuses import Json
+from support.nursery import Born
 from support.pods import GANTREE, WITHIN_S, PodStage
+from support.yaml_text import read_yaml
 
 ROOT = Path(__file__).parents[3]
 CRD = ROOT / "deploy/kubernetes/crds/gangjobs.yaml"
@@ -39,10 +39,10 @@ class TwoPools(DeviceStage):
     def __init__(self, place: Path) -> None:
         super().__init__(place)
         self._place = place
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes: dict[str, Born] = {}
 
     def join(self) -> None:
-        self.api.define(yaml.safe_load(CRD.read_text()))
+        self.api.define(read_yaml(CRD.read_text()))
         self.classes(gpu=GPU)
         self.template("one", request("gpu", "gpu"))
         for pool in POOLS:
@@ -55,15 +55,11 @@ class TwoPools(DeviceStage):
         """Start a gantree of a pool: a leader, or its standby."""
         config = kubeconfig(self._place / "kubeconfig", self.running.url, GANTREE)
         command = [
-            str(Path(sys.executable).with_name("gantree")), "kubernetes", "schedule", f"--kubeconfig={config}",
-            f"--scheduler-name=gantree-{pool}", f"--node-selector=pool={pool}", f"--state={self._place / name}",
-            f"--name={name}",
+            "kubernetes", "schedule", f"--kubeconfig={config}", f"--scheduler-name=gantree-{pool}",
+            f"--node-selector=pool={pool}", f"--state={self._place / name}", f"--name={name}",
         ]  # fmt: skip
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
         with (self._place / f"{name}.log").open("wb") as log:
-            self._processes[name] = subprocess.Popen(
-                command, stdout=log, stderr=log, env=environment
-            )
+            self._processes[name] = start_nursery().bear(command, log.fileno())
 
     def leader(self, pool: str) -> str:
         """Who leads a pool; "" where nobody does."""
@@ -81,7 +77,7 @@ class TwoPools(DeviceStage):
 
     def end(self) -> None:
         for each in self._processes.values():
-            each.terminate()
+            each.send_signal(signal.SIGTERM)
         for each in self._processes.values():
             each.wait()
 
@@ -161,7 +157,7 @@ def test_one_fails_over_and_nothing_of_the_other_changes(stage: TwoPools) -> Non
 
 def test_a_gang_job_is_of_the_gantree_that_it_names(tmp_path: Path) -> None:
     with PodStage(tmp_path) as stage:
-        stage.api.define(yaml.safe_load(CRD.read_text()))
+        stage.api.define(read_yaml(CRD.read_text()))
         stage.nodes("n0")
         stage.start(scheduler="gantree-a")
         for name, scheduler in (("mine", "gantree-a"), ("other", "gantree-b")):

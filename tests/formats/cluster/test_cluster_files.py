@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +23,7 @@ from gantree.model.cluster import (
 from gantree.model.errors import BadFields, GantreeError
 from gantree.topology.hardware.catalog import MACHINES
 from support.examples import examples
+from support.yaml_text import read_yaml
 
 DATA = Path(__file__).parents[2] / "data" / "clusters"
 GOOD = (DATA / "two-leaves.yaml").read_text(encoding="utf-8")
@@ -243,7 +243,7 @@ _odder = _odd | st.lists(_odd | st.lists(_odd, max_size=3), max_size=4)
 @settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_a_fact_of_another_kind_is_refused_in_words_or_can_be_written(data: st.DataObject) -> None:
-    document: Any = yaml.safe_load(FACTS)
+    document: Any = read_yaml(FACTS)
     at = data.draw(st.sampled_from(["machines", "nodes", "domains", "nics", "tori"]))
     inner = document[at]["m2"] if at == "machines" else data.draw(st.sampled_from(document[at]))
     for field in data.draw(st.lists(st.sampled_from(sorted(inner)), min_size=1, max_size=2)):

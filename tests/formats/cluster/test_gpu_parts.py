@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from gantree.model.cluster import Allocation, DataSet, Mig, Torus
 from gantree.model.errors import BadFields, GantreeError
 from gantree.model.placements import MigPart, SharePart
 from support.examples import examples
+from support.yaml_text import read_yaml
 
 PARTS = """\
 name: parts
@@ -243,7 +243,7 @@ _odder: st.SearchStrategy[Any] = st.one_of(
 @settings(max_examples=examples(75), deadline=None)
 @given(st.data())
 def test_a_part_of_another_kind_is_refused_in_words_or_can_be_written(data: st.DataObject) -> None:
-    document: Any = yaml.safe_load(PARTS)
+    document: Any = read_yaml(PARTS)
     place = data.draw(st.sampled_from([
         ("nodes", 1, "mig"), ("nodes", 1, "mig", "gpus"), ("nodes", 1, "mig", "instances", 0, "start"),
         ("nodes", 1, "mig", "instances", 0, "profile"), ("nodes", 1, "mig", "by"), ("nodes", 2, "share"),

@@ -1,7 +1,6 @@
 """`kind: service` in a job file: what a good document means, and where a bad one is wrong."""
 
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from gantree.model.services import (
     Update,
 )
 from support.examples import examples
+from support.yaml_text import read_yaml_documents
 
 LEAST = "kind: service\nname: chat\ngang: [{role: server, members: 1, run: [./serve]}]\n"
 FULL = """\
@@ -132,7 +132,7 @@ def test_jobs_and_services_stand_in_one_file_and_in_one_request() -> None:
         ["train"],
         ["chat"],
     )
-    assert read_submission_objects(list(yaml.safe_load_all(text)), "request") == read
+    assert read_submission_objects(list(read_yaml_documents(text)), "request") == read
 
 
 def test_replicas_of_a_service_are_placed_as_jobs() -> None:

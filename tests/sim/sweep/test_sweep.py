@@ -1,10 +1,6 @@
 """Sweeps: a grid on one process and on several, resumed after a kill at any moment, with plan that fail."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +16,7 @@ from gantree.sim.sweep.outcome import comparisons_of, write_outcome
 from gantree.sim.sweep.plan import PlannedRun, plan_of
 from gantree.sim.sweep.runner import KILLED, RUNS, run_sweep
 from gantree.sim.sweep.worker import UNFINISHED, run_planned
+from support.daemon import Program
 
 CLUSTER = """
 name: small
@@ -164,6 +161,7 @@ def test_a_process_that_is_killed_fails_its_simulation_alone(
     import deadly  # type: ignore[import-not-found]  # written above
 
     monkeypatch.setattr(runner, "run_planned", deadly.run_planned)
+    (files / "sweep.yaml").write_text(SWEEP.replace("[one.csv, two.csv]", "one.csv"))
     assert run(files, files / "out", processes=2) == {"small--one--gantree": KILLED}
 
 
@@ -173,32 +171,27 @@ from pathlib import Path
 from gantree.formats.sweep import read_sweep
 from gantree.sim.sweep.plan import plan_of
 from gantree.sim.sweep.runner import run_sweep
-if __name__ == "__main__":
-    files, out, processes = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
-    grid = plan_of(read_sweep((files / "sweep.yaml").read_text(), "sweep.yaml"), files)
-    print("begins", flush=True)
-    run_sweep(grid, out, processes, lambda done, _: print(done, flush=True))
+files, out, processes = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+grid = plan_of(read_sweep((files / "sweep.yaml").read_text(), "sweep.yaml"), files)
+print("begins", flush=True)
+run_sweep(grid, out, processes, lambda done, _: print("done", done, flush=True))
 """
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_killed_at_any_moment_it_goes_on_to_the_same_result(files: Path, processes: int) -> None:
+@pytest.mark.parametrize(("processes", "kills"), [(1, 4), (2, 2)])
+def test_killed_at_any_moment_it_goes_on_to_the_same_result(
+    files: Path, processes: int, kills: int
+) -> None:
     run(files, files / "whole")
-    script = files / "sweep_process.py"
-    script.write_text(KILLED_LATER)
     draw, out = Random(processes), files / "out"
-    command = [sys.executable, str(script), str(files), str(out), str(processes)]
-    environment = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
-    for _ in range(4):
-        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        assert process.stdout.readline() == "begins\n"
-        if processes > 1:
-            process.stdout.readline()
-        time.sleep(draw.uniform(0, 0.3))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
+    for _ in range(kills):
+        with Program("-c", KILLED_LATER, str(files), str(out), str(processes)) as sweep:
+            sweep.says("begins")
+            if processes > 1:
+                sweep.says("done")
+            time.sleep(draw.uniform(0, 0.3))
+            sweep.process.kill()
+            sweep.process.wait()
         for planned in (out / RUNS).glob("small*") if (out / RUNS).exists() else ():
             assert sorted(path.name for path in planned.iterdir()) == [
                 "jobs.csv", "key.json", "summary.json", "timeline.csv",
