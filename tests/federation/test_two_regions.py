@@ -163,6 +163,36 @@ def test_a_cut_link_moves_a_service_at_once_and_training_after_the_lease_and_not
     assert "TWICE" not in said.read_text()
 
 
+def test_a_service_of_two_regions_runs_in_both_and_a_lost_copy_waits_for_a_free_region(
+    world: World,
+) -> None:
+    clients = {name: daemon.client for name, daemon in world.daemons.items()}
+    pair = SERVICE.replace("chat", "duo")
+    world.client.submit(f"{pair}regions: all\n")
+    until(lambda: world.replicas().keys() == {"east/duo.1", "west/duo.1"})
+    (row,) = world.client.services()
+    assert (row["service"], row["ready"], row["wanted"]) == ("duo", 2, 2)
+    assert [each["cluster"] for each in row["clusters"]] == ["east", "west"]
+    replicas = world.client.service("duo")["replicas"]
+    assert [each["replica"] for each in replicas] == ["east/duo.1", "west/duo.1"]
+    assert "duo.region2 is in west" in world.client.why("duo")["sentence"]
+    world.links["east"].cut()
+    until(lambda: world.replicas().keys() == {"west/duo.1"})
+    until(lambda: world.job("duo")["stage"] == "choosing")
+    world.links["east"].mend()
+    until(lambda: world.replicas().keys() == {"east/duo.1", "west/duo.1"})
+    with pytest.raises(BadInput, match=r"regions: there is no mars; there are eu, us"):
+        world.client.submit(f"{pair}regions: [mars]\n")
+    with pytest.raises(Unsupported, match="regions: a cluster is in one"):
+        clients["east"].submit(f"{SERVICE}regions: 2\n")
+    world.client.submit(f"{pair.replace('replicas: 1', 'replicas: 2')}regions: [us]\n")
+    until(lambda: world.replicas().keys() == {"west/duo.1", "west/duo.2"})
+    until(lambda: clients["east"].services() == [])
+    world.client.cancel_service("duo")
+    until(lambda: clients["west"].services() == [])
+    until(partial(world.has_ended, "duo.region2"))
+
+
 def test_a_daemon_that_is_killed_leaves_nothing_running_beyond_the_lease(world: World) -> None:
     near = "data: [{name: imagenet, GiB: 1000}]"
     said = world.submit("orphan", extra=near)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from gantree.federation.calls import Call, CallKind
+from gantree.federation.copies import allowed_clusters
 from gantree.federation.federated_job import FederatedJob, Stage
 from gantree.federation.federated_jobs import FederatedJobs
 from gantree.federation.granted_lease import GrantedLease
@@ -133,6 +134,9 @@ class Clusters:
         if job is not None and told.number <= job.since:
             return None
         if job is not None and job.is_service and job.stage is Stage.CHOOSING:
+            others = self._jobs.live.values()
+            if cluster not in allowed_clusters(self._federation, job, others):
+                return None
             job.take_back(cluster, remote, f"{cluster} still has it", self._wall())
             self._jobs.keep([job])
         if job is None or not job.is_assigned or job.cluster != cluster:

@@ -5,7 +5,7 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Any
 
-from gantree.model.federation import Assignment, FederatedCluster
+from gantree.model.federation import ONE_REGION, Assignment, FederatedCluster, Regions
 
 Json = dict[str, Any]
 REASONS_KEPT = 20
@@ -30,8 +30,9 @@ class FederatedJob:
     which its cluster says that it came: of a service perhaps an older one. before is the cluster that had it
     before. cancelled: its user wants it to end. outcome is the phase in which it ended, reason why. key is the
     caller and the idempotency key of its submission. since: up to this number, assignments were of an earlier
-    service of the name, which has ended. reasons are why it is where it is, the newest last, each
-    with its moment in seconds since 1970.
+    service of the name, which has ended. regions are those of a service, of which each copy is one of these; region is
+    the one where this copy is to be, "" for any in which no other is. reasons are why it is where it is, the newest
+    last, each with its moment in seconds since 1970.
     """
 
     job: str
@@ -43,6 +44,8 @@ class FederatedJob:
     key: str = ""
     data: tuple[tuple[str, float], ...] = ()
     checkpoint: str | None = None
+    regions: Regions = ONE_REGION
+    region: str = ""
     submitted_at: float = 0.0
     stage: Stage = Stage.CHOOSING
     number: int = 0
@@ -132,6 +135,12 @@ def job_from_json(data: Json) -> FederatedJob:
     parts = {
         "data": tuple((name, GiB) for name, GiB in data["data"]),
         "stage": Stage(data["stage"]),
+        "regions": _regions_from_json(data.get("regions")),
         "reasons": [(at, reason) for at, reason in data["reasons"]],
     }
     return FederatedJob(**(data | parts))
+
+
+def _regions_from_json(data: Json | None) -> Regions:
+    """One, in the store of an older version."""
+    return ONE_REGION if data is None else Regions(data["count"], tuple(data["names"]))

@@ -1,12 +1,15 @@
 """The jobs of a federation as its front keeps them: each change is in the store before anything follows from it."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from gantree.federation.copies import copy_ids
 from gantree.federation.federated_job import FederatedJob, Stage
 from gantree.federation.granted_lease import GrantedLease
 from gantree.federation.store import Store
 from gantree.model.errors import Conflict, NotFound
+
+NOBODY: Mapping[str, FederatedJob] = {}
 
 
 class FederatedJobs:
@@ -38,13 +41,17 @@ class FederatedJobs:
 
     # New ones.
 
-    def service(self, name: str) -> FederatedJob | None:
-        """The live service of a name."""
-        found = self.live.get(name)
-        return found if found is not None and found.is_service else None
+    def copies(self, name: str, others: Mapping[str, FederatedJob] = NOBODY) -> list[FederatedJob]:
+        """The live copies of a service, others among them."""
+        live = {**self.live, **others}.values()
+        return [
+            job
+            for job in live
+            if job.is_service and job.name == name and job.stage is not Stage.ENDED
+        ]
 
-    def new(self, job: FederatedJob, others: Collection[str]) -> FederatedJob:
-        """The job with an id that neither a job had nor one of others has; a service goes by its name alone.
+    def new(self, job: FederatedJob, others: Mapping[str, FederatedJob]) -> FederatedJob:
+        """The job with an id that neither a job had nor one of others has; a service goes by its name.
 
         The name of a service that has ended is free again, and numbers of assignments go on. Raises Conflict.
         """
@@ -52,14 +59,18 @@ class FederatedJobs:
         if not job.is_service:
             job.job = self._free_id(job, others)
             return job
-        before = self.all.get(job.name)
-        if job.name in others or (before is not None and not before.is_service):
-            raise Conflict(f"{job.name} is the id of a job; give the service another name")
-        if before is not None:
-            job.number = job.since = before.number
+        for job_id in copy_ids(job.name):
+            before = others.get(job_id) or self.all.get(job_id)
+            is_copy = before is not None and before.is_service and before.name == job.name
+            if before is not None and not is_copy and job_id == job.name:
+                raise Conflict(f"{job.name} is the id of a job; give the service another name")
+            if before is None or (is_copy and before.stage is Stage.ENDED):
+                job.job = job_id
+                job.number = job.since = 0 if before is None else before.number
+                break
         return job
 
-    def _free_id(self, job: FederatedJob, others: Collection[str]) -> str:
+    def _free_id(self, job: FederatedJob, others: Mapping[str, FederatedJob]) -> str:
         """The name, else name-2, name-3 and so on."""
         job_id, number = job.name, 1
         while job_id in self.all or job_id in others:
@@ -69,10 +80,24 @@ class FederatedJobs:
 
     def updated(self, before: FederatedJob, service: FederatedJob, lease: int) -> FederatedJob:
         """A live service with another description; the cluster that has it gets it under this lease."""
-        job = replace(before, submission=service.submission, data=service.data, key=service.key)
+        job = replace(
+            before,
+            submission=service.submission,
+            data=service.data,
+            key=service.key,
+            regions=service.regions,
+            region=service.region,
+        )
         if job.is_assigned:
             self.unsure.discard(job.job)
             job.assign(job.cluster, lease, f"it was updated in {job.cluster}", self._wall())
+        return job
+
+    def ending(self, copy: FederatedJob) -> FederatedJob:
+        """A live copy of a service that is to end."""
+        job = replace(copy, cancelled=True)
+        if job.stage is Stage.CHOOSING:
+            job.end("cancelled", "", self._wall())
         return job
 
     def add(self, jobs: Mapping[str, FederatedJob]) -> None:
@@ -80,6 +105,9 @@ class FederatedJobs:
         self._store.save(jobs.values())
         self.all |= jobs
         self.live |= jobs
+        for job in jobs.values():
+            if job.stage is Stage.ENDED:
+                self.live.pop(job.job, None)
 
     # What becomes of them.
 

@@ -15,14 +15,16 @@ its cluster is lost, and cancelled where it was when that cluster returns.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from gantree.federation.call_schedule import AGAIN_S, CallSchedule
 from gantree.federation.calls import Call, CallKind
 from gantree.federation.choice import Offer, offer_of
 from gantree.federation.clusters import Clusters
+from gantree.federation.copies import allowed_clusters, copies_of
 from gantree.federation.federated_job import FederatedJob, Stage
-from gantree.federation.federated_jobs import FederatedJobs
+from gantree.federation.federated_jobs import NOBODY, FederatedJobs
 from gantree.federation.granted_lease import GrantedLease
 from gantree.federation.rounds import Rounds, best_offer
 from gantree.federation.store import Store
@@ -66,20 +68,38 @@ class Front:
         """Take jobs, all or none: each gets an id that no job had, the name if it can.
 
         With each come the offers of connected clusters, as far as they were asked just now. A live service of the same
-        name is updated, where it is. Raises Conflict for a service by the id of a job.
+        name is updated, where it is. Raises Conflict for a service by the id of a job, BadInput for regions that
+        there are not.
         """
         taken: dict[str, FederatedJob] = {}
         for job, offers in asked:
-            live = self._jobs.service(job.job) if job.is_service else None
-            if live is not None:
-                lease = self.leases[live.cluster].number if live.is_assigned else 0
-                taken[live.job] = self._jobs.updated(live, job, lease)
-                continue
-            new = self._jobs.new(job, taken)
-            self._choose(new, offers)
-            taken[new.job] = new
+            regions: tuple[str, ...] = ("",)
+            if job.is_service:
+                regions = self._update_copies(job, taken)
+            for region in regions:
+                new = self._jobs.new(replace(job, region=region), taken)
+                taken[new.job] = new
+                self._choose(new, offers, taken)
         self._jobs.add(taken)
-        return list(taken.values())
+        return [job for job in taken.values() if not job.cancelled]
+
+    def _update_copies(
+        self, service: FederatedJob, taken: dict[str, FederatedJob]
+    ) -> tuple[str, ...]:
+        """Update the live copies of a service, and end those that are too many; the regions of new ones."""
+        copies = copies_of(service, self.federation, self._jobs.copies(service.name, taken))
+        taken |= {copy.job: self._jobs.ending(copy) for copy in copies.ending}
+        for copy, region in copies.kept:
+            lease = self.leases[copy.cluster].number if copy.is_assigned else 0
+            described = replace(service, region=region)
+            taken[copy.job] = self._jobs.updated(copy, described, lease)
+        return copies.new
+
+    def copies(self, name: str) -> list[FederatedJob]:
+        """The live copies of a service. Raises NotFound where there is none."""
+        if not (found := self._jobs.copies(name)):
+            raise NotFound(f"there is no service {name!r}")
+        return found
 
     def of_key(self, key: str) -> list[FederatedJob]:
         """The jobs that were taken under an idempotency key."""
@@ -159,7 +179,8 @@ class Front:
         round_key = (CallKind.FORECAST, "", job.job)
         if self._rounds.is_open(job.job) or not self._schedule.is_due(round_key, now_s):
             return
-        if usable := self.usable(now_s):
+        allowed = allowed_clusters(self.federation, job, self._jobs.live.values())
+        if usable := [name for name in self.usable(now_s) if name in allowed]:
             self._rounds.open(job.job, usable)
             self._schedule.wait(round_key, now_s + ROUND_S)
             for name in usable:
@@ -260,8 +281,13 @@ class Front:
         if job.reasons != before:
             self._jobs.keep([job])
 
-    def _choose(self, job: FederatedJob, offers: list[Offer]) -> None:
-        """Assign a job to the best of the clusters that made an offer, if there is one."""
+    def _choose(
+        self, job: FederatedJob, offers: list[Offer], others: Mapping[str, FederatedJob] = NOBODY
+    ) -> None:
+        """Assign a job to the best of the clusters that made an offer, if there is one that it may have."""
+        live = {**self._jobs.live, **others}.values()
+        allowed = allowed_clusters(self.federation, job, live)
+        offers = [offer for offer in offers if offer.cluster in allowed]
         if not offers:
             return
         best, reason = best_offer(self.federation, job, offers)

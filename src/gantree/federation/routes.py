@@ -26,13 +26,13 @@ from gantree.api.http.responses import json_response
 from gantree.api.routes.jobs import IdempotencyKey, SubmissionRequest
 from gantree.api.routes.services.routing import RouterReportBody
 from gantree.api.routes.services.services import ServiceScaleRequest
-from gantree.federation import rows
+from gantree.federation import rows, service_rows
 from gantree.federation.driver import Driver, now_s
 from gantree.federation.federated_job import FederatedJob, Stage
 from gantree.federation.route_table import divided
 from gantree.federation.submission import federated_jobs
 from gantree.federation.tables import Tables
-from gantree.model.errors import BadInput, Conflict, GantreeError, NotFound
+from gantree.model.errors import BadInput, Conflict, GantreeError, NotFound, Unreachable
 from gantree.model.phases import ENDED, HOLDING, Phase
 
 Json = dict[str, Any]
@@ -106,7 +106,9 @@ def _receipt(jobs: list[FederatedJob]) -> Json:
         "jobs": [
             {"job": job.job, "name": job.name, "array": None} for job in jobs if not job.is_service
         ],
-        "services": [{"service": job.job} for job in jobs if job.is_service],
+        "services": [
+            {"service": name} for name in dict.fromkeys(job.name for job in jobs if job.is_service)
+        ],
         "warnings": warnings,
     }
 
@@ -144,6 +146,8 @@ def _add_jobs(routes: APIRouter, backend: FrontBackend) -> None:
 
 
 def _add_job(routes: APIRouter, backend: FrontBackend) -> None:
+    front = backend.driver.front
+
     @routes.get("/jobs/{word}", **needs(Need.SEE_ALL))
     async def job(
         word: str,
@@ -164,12 +168,18 @@ def _add_job(routes: APIRouter, backend: FrontBackend) -> None:
         """Why a job is in its cluster, with the figures of each, and why it is there as it is."""
         found = backend.job(word)
         is_there = found.stage is Stage.PLACED and not found.is_service
+        if found.is_service and found.stage is not Stage.ENDED:
+            others = [each for each in front.copies(found.name) if each.job != found.job]
+            return json_response(rows.why(found, " ".join(map(rows.sentence, others))))
         return json_response(rows.why(found, await _why_there(backend, found) if is_there else ""))
 
     @routes.post("/jobs/{word}/cancel", status_code=202, **needs(Need.OPERATE))
     async def cancel(word: str) -> Response:
-        """End a job, wherever it is."""
-        backend.driver.front.cancel(word)
+        """End a job, wherever it is; a service by its name in all clusters."""
+        job = backend.job(word)
+        is_live = job.is_service and job.job == job.name and job.stage is not Stage.ENDED
+        for name in [each.job for each in front.copies(word)] if is_live else [word]:
+            front.cancel(name)
         backend.driver.wake()
         return json_response({"job": word}, 202)
 
@@ -226,49 +236,54 @@ def _add_services(routes: APIRouter, backend: FrontBackend) -> None:
 
     @routes.get("/services", **needs(Need.SEE_ALL))
     async def all_services() -> Response:
-        """The services of the federation, as the clusters that have them tell."""
+        """The services of the federation, each with the sums over its clusters, as those tell."""
         names = list(backend.clients)
         answers = await asyncio.gather(*(_ask(backend, name, services(), []) for name in names))
-        found = [
-            {**row, "cluster": name}
-            for name, told in zip(names, answers, strict=True)
-            for row in told
-            if (job := front.jobs.get(row["service"])) is not None and job.cluster == name
-        ]
-        return json_response({"services": found})
+        copies = {(job.cluster, job.remote): job for job in front.jobs.values() if job.is_service}
+        of_service: dict[str, list[service_rows.Copy]] = {}
+        for name, told in zip(names, answers, strict=True):
+            for row in told:
+                if (job := copies.get((name, row["service"]))) is not None:
+                    of_service.setdefault(job.name, []).append((name, row))
+        return json_response(
+            {"services": [service_rows.summed(each) for each in of_service.values()]}
+        )
 
     @routes.get("/services/{name}", **needs(Need.SEE_ALL))
     async def one(name: str) -> Response:
-        """A service as the cluster that has it tells."""
-        found = _service(backend, name)
-        if found.stage is not Stage.PLACED:
-            raise Conflict(f"no cluster has {name} now: {rows.why(found)['sentence']}")
-        answer: Json = await backend.clients[found.cluster].send(service(found.remote))
-        return json_response({**answer, "cluster": found.cluster})
+        """A service as the clusters that have it tell; without those that do not answer."""
+        placed = _placed(backend, name)
+        answers: list[Json] = await asyncio.gather(
+            *(_ask(backend, copy.cluster, service(copy.remote), {}) for copy in placed)
+        )
+        told = [(copy.cluster, row) for copy, row in zip(placed, answers, strict=True) if row]
+        if not told:
+            clusters = ", ".join(copy.cluster for copy in placed)
+            raise Unreachable(f"{clusters} does not answer now")
+        return json_response(service_rows.in_full(told))
 
     @routes.post("/services/{name}/scale", status_code=202, **needs(Need.OPERATE))
     async def scale(name: str, body: ServiceScaleRequest) -> Response:
-        """Have another number of replicas run where the service is."""
-        found = _service(backend, name)
-        if found.stage is not Stage.PLACED:
-            raise Conflict(f"no cluster has {name} now: {rows.why(found)['sentence']}")
-        asked = scale_service(found.remote, body.replicas)
-        answer: Json = await backend.clients[found.cluster].send(asked)
-        return json_response(answer, 202)
+        """Have another number of replicas run in each cluster that has the service."""
+        for copy in _placed(backend, name):
+            await backend.clients[copy.cluster].send(scale_service(copy.remote, body.replicas))
+        return json_response({"service": name}, 202)
 
     @routes.post("/services/{name}/cancel", status_code=202, **needs(Need.OPERATE))
     async def cancel(name: str) -> Response:
         """End a service; its replicas finish their requests first."""
-        front.cancel(_service(backend, name).job)
+        for copy in front.copies(name):
+            front.cancel(copy.job)
         backend.driver.wake()
         return json_response({"service": name}, 202)
 
 
-def _service(backend: FrontBackend, name: str) -> FederatedJob:
-    job = backend.driver.front.jobs.get(name)
-    if job is None or not job.is_service:
-        raise NotFound(f"there is no service {name!r}")
-    return job
+def _placed(backend: FrontBackend, name: str) -> list[FederatedJob]:
+    """The copies of a service that a cluster has. Raises NotFound, and Conflict where none has."""
+    copies = backend.driver.front.copies(name)
+    if placed := [copy for copy in copies if copy.stage is Stage.PLACED]:
+        return placed
+    raise Conflict(f"no cluster has {name} now: {rows.why(copies[0])['sentence']}")
 
 
 def _add_routing(routes: APIRouter, backend: FrontBackend) -> None:

@@ -42,8 +42,7 @@ def job_row(job: FederatedJob) -> Json:
 
 def why(job: FederatedJob, in_cluster: str = "") -> Json:
     """Why a job is where it is: the last reason of the front, and what its cluster says."""
-    reason = job.reasons[-1][1] if job.reasons else "No cluster of the federation can be asked."
-    parts = [f"{job.job} {_stands(job)}: {reason.rstrip('.')}.", in_cluster]
+    parts = [sentence(job), in_cluster]
     return {
         "job": job.job,
         "phase": job.phase,
@@ -56,6 +55,12 @@ def why(job: FederatedJob, in_cluster: str = "") -> Json:
         "cluster": job.cluster or None,
         "reasons": [{"at": at, "reason": reason} for at, reason in job.reasons],
     }
+
+
+def sentence(job: FederatedJob) -> str:
+    """Where a job is, and the last reason of the front."""
+    reason = job.reasons[-1][1] if job.reasons else "No cluster of the federation can be asked."
+    return f"{job.job} {_stands(job)}: {reason.rstrip('.')}."
 
 
 def _stands(job: FederatedJob) -> str:

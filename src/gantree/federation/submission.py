@@ -33,8 +33,11 @@ def federated_jobs(body: SubmissionRequest, user: str, key: str = "") -> list[Fe
         submission = _body(body, document, user)
         found += [_job(job, submission, body.overrides, user, "job") for job in read.jobs]
         found += [
-            _job(service.replica, submission, body.overrides, user, "service", service.name)
-            for service in read.services
+            replace(
+                _job(service.replica, submission, body.overrides, user, "service", service.name),
+                regions=regions,
+            )
+            for service, regions in zip(read.services, read.regions, strict=True)
         ]
     return [replace(job, key=key) for job in found]
 

@@ -25,6 +25,17 @@ class EnforcedBy(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Regions:
+    """The regions in which a service of a federation runs: so many of them, those of these names, or else all."""
+
+    count: int | None = None
+    names: tuple[str, ...] = ()
+
+
+ONE_REGION = Regions(count=1)
+
+
+@dataclass(frozen=True, slots=True)
 class Assignment:
     """The choice of a cluster for a job of a federation; number counts the choices for the job from 1.
 
@@ -114,6 +125,11 @@ class Federation:
     def cluster(self, name: str) -> FederatedCluster:
         """The cluster of this name."""
         return next(each for each in self.clusters if each.name == name)
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        """Those of the clusters, in the order of the file."""
+        return tuple(dict.fromkeys(each.region for each in self.clusters))
 
     def link(self, source: str, target: str) -> RegionLink:
         """How data goes from a region to another; inside a region at no cost, and in no time."""

@@ -18,7 +18,13 @@ from gantree.federation.federated_job import FederatedJob, Stage
 from gantree.federation.front import Front
 from gantree.federation.store import Store
 from gantree.model.errors import Conflict, GantreeError
-from gantree.model.federation import EnforcedBy, FederatedCluster, Federation
+from gantree.model.federation import (
+    ONE_REGION,
+    EnforcedBy,
+    FederatedCluster,
+    Federation,
+    Regions,
+)
 from support.federation.simulated_cluster import Attempt, SimulatedCluster
 
 TIMEOUT_S = 10.0
@@ -29,6 +35,7 @@ SERVES_S = 1e9
 """A service runs until it is cancelled."""
 KUBERNETES = "c"
 """The cluster of which only the daemon ends jobs."""
+REGIONS = (ONE_REGION, Regions(count=2), Regions(), Regions(names=("b", "c")))
 RATES = (0.98, 1.0, 1.02)
 """Clocks that run at these rates differ by less than the margin in the time of a lease."""
 
@@ -201,8 +208,14 @@ class Life:
         name = f"job{len(self.acknowledged)}"
         needs_s = self.random.choice([5.0, 60.0, 300.0, SERVES_S])
         kind = "service" if needs_s == SERVES_S else "job"
-        self.front.submit([(FederatedJob(name, name, {"needs_s": needs_s}, kind=kind), [])])
-        self.acknowledged.append(name)
+        services = [job for job in self.front.jobs.values() if job.is_service and not job.cancelled]
+        if kind == "service" and services and self.random.random() < 0.3:
+            name = self.random.choice(services).name  # it is updated, perhaps with other regions
+        regions = self.random.choice(REGIONS) if kind == "service" else ONE_REGION
+        body = {"needs_s": needs_s, "service": name}
+        job = FederatedJob(name, name, body, kind=kind, regions=regions)
+        taken = [each.job for each in self.front.submit([(job, [])])]
+        self.acknowledged += [each for each in taken if each not in self.acknowledged]
 
     def _cancel(self) -> None:
         if self.front is None or not self.acknowledged:
@@ -306,6 +319,13 @@ def check(life: Life) -> None:
     assert lost == [], f"{where}: acknowledged, and lost"
     assert life.now < FAULTS_S + CALM_S, f"{where}: not all have ended, or serve once"
     for job in kept.values():
+        where_of_copies = [
+            each.cluster
+            for each in kept.values()
+            if each.is_service and each.name == job.name and each.stage is Stage.PLACED
+        ]
+        assert len(where_of_copies) == len(set(where_of_copies)), f"{where}: {job.name} twice"
+        assert not job.region or job.region == job.cluster or job.stage is Stage.ENDED, where
         if job.is_service and not job.cancelled:
             assert job.stage is Stage.PLACED, f"{where}: {job}"
             continue

@@ -44,6 +44,7 @@ class SimulatedJob:
     stops_at: float | None = None
     cancelled: bool = False
     is_service: bool = False
+    service: str = ""
 
 
 @dataclass
@@ -124,20 +125,24 @@ class SimulatedCluster:
                 raise BadInput("no such queue")
             remote = f"{told.job}-{self.name}-{len(self.jobs)}"
             job = SimulatedJob(remote, key, told.number, told.job, call.body["needs_s"])
-            job.is_service = call.is_service
-            self._add(job)
+            job.is_service, job.service = call.is_service, call.body["service"]
+            self._add(job, now)
         return {"jobs": [{"job": self.remote_of_key[key]}]}
 
-    def _add(self, job: SimulatedJob) -> None:
-        """Take a job; a live service of its name is updated."""
+    def _add(self, job: SimulatedJob, now: float) -> None:
+        """Take a job; a live service of its name is updated, also as another copy of the front."""
         live = [
             each
             for each in self.jobs.values()
-            if job.is_service and each.job == job.job and each.phase != "cancelled"
+            if each.is_service and each.service == job.service and each.phase != "cancelled"
         ]
-        if live and not live[0].cancelled:
-            live[0].assignment, live[0].number = job.assignment, job.number
-            job = live[0]
+        if job.is_service and live and not live[0].cancelled:
+            before, job = job, live[0]
+            job.assignment, job.number, job.job = before.assignment, before.number, before.job
+            if job.attempt is not None:
+                job.attempt.end = now
+                job.attempt = Attempt(job.job, job.number, self.name, now)
+                self.history.append(job.attempt)
         self.jobs[job.remote] = job
         self.remote_of_key[job.assignment] = job.remote
 

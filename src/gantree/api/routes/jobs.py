@@ -63,8 +63,8 @@ from gantree.control.requests.submissions import JobSubmission, Key
 from gantree.formats import Submission, read_submission, read_submission_objects
 from gantree.formats.job.form import EnvName
 from gantree.model.arrays import in_words
-from gantree.model.errors import BadFields, Problem
-from gantree.model.federation import Assignment
+from gantree.model.errors import BadFields, Problem, Unsupported
+from gantree.model.federation import ONE_REGION, Assignment
 from gantree.model.phases import ENDED, HOLDING, Phase
 from gantree.text.words import NAME_PATTERN
 
@@ -211,6 +211,10 @@ async def _submission_of(
 ) -> JobSubmission:
     """What a caller hands in, as far as it may. Raises BadFields for what is no job, and Forbidden."""
     read = await _read(body, is_short=_bytes_of(request) <= SHORT_BYTES)
+    if body.assignment is None and any(each != ONE_REGION for each in read.regions):
+        raise Unsupported(
+            "regions: a cluster is in one; submit the service to the front of a federation"
+        )
     jobs = (*read.jobs, *(each.replica for each in read.services))
     user = check_submission(caller, jobs, body.overrides, body.user, body.login)
     access: Access = request.app.state.access

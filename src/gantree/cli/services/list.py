@@ -35,13 +35,25 @@ def services(
         if as_json:
             print_json({"services": rows})
         else:
-            typer.echo(columns(HEAD, map(_cells, rows)) if rows else "No services.")
+            typer.echo(_table(rows) if rows else "No services.")
         return
     row = daemon.service(name)
     if as_json:
         print_json(row)
     else:
         typer.echo("\n".join(_lines(row)))
+
+
+def _table(rows: Sequence[Json]) -> str:
+    """Of a federation with ready and wanted replicas of each cluster, too."""
+    if not any("clusters" in row for row in rows):
+        return columns(HEAD, map(_cells, rows))
+    return columns((*HEAD, "CLUSTERS"), ((*_cells(row), _clusters(row)) for row in rows))
+
+
+def _clusters(row: Json) -> str:
+    told = row.get("clusters", ())
+    return ", ".join(f"{each['cluster']} {each['ready']}/{each['wanted']}" for each in told)
 
 
 def _cells(row: Json) -> tuple[str, ...]:
@@ -70,6 +82,8 @@ def _lines(row: Json) -> list[str]:
         lines.append(f"  ended {moment(row['ended_at'])}: {printable(row['reason'])}")
     elif row["reason"]:
         lines.append(f"  {printable(row['reason'])}")
+    if "clusters" in row:
+        lines.append(f"  clusters: {_clusters(row)}")
     lines.append(f"  load: {_load(row['load'])}")
     lines += _autoscaler(row["autoscaler"])
     lines += [_scaling(each) for each in row["scalings"][-SCALINGS_SHOWN:]]

@@ -33,6 +33,7 @@ from gantree.formats.job.topology_form import GangTopologyForm, SlicesForm, Topo
 from gantree.formats.validation.forms import MAX_PROBLEMS, empty_file, read_form, refuse
 from gantree.model.arrays import element_of, indices_of
 from gantree.model.errors import BadFields, Problem
+from gantree.model.federation import Regions
 from gantree.model.jobs import (
     AlternativeShape,
     Apart,
@@ -63,10 +64,14 @@ MAX_JOB_FILE_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What a job file asks for: jobs, an array as one (`Job.array`), and services, each in the order written."""
+    """What a job file asks for: jobs, an array as one (`Job.array`), and services, each in the order written.
+
+    regions are those of each service, which concern the front of a federation alone.
+    """
 
     jobs: tuple[Job, ...] = ()
     services: tuple[ServiceSpec, ...] = ()
+    regions: tuple[Regions, ...] = ()
 
 
 def read_job(text: str, source: str) -> tuple[Job, ...]:
@@ -99,14 +104,15 @@ def read_submission_objects(objects: Sequence[object], source: str) -> Submissio
 
 
 def _submission(forms: Sequence[JobForm]) -> Submission:
-    jobs, services = [], []
+    jobs, services, regions = [], [], []
     for form in forms:
         job = _job(form, form.after)
         if isinstance(form, ServiceForm):
             services.append(service_of(form, job))
+            regions.append(form.regions)
         else:
             jobs.append(job)
-    return Submission(tuple(jobs), tuple(services))
+    return Submission(tuple(jobs), tuple(services), tuple(regions))
 
 
 def _forms_of_text(text: str, source: str) -> list[JobForm]:

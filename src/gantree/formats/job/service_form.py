@@ -26,11 +26,12 @@ from gantree.formats.validation.fields import (
     wrong,
 )
 from gantree.formats.validation.forms import AlsoWritten, Form, Listed, empty
+from gantree.model import federation
 from gantree.model.services import AFFINITIES, METRICS
 from gantree.text.document import Table
 from gantree.text.words import NAME_PATTERN
 
-MAX_REPLICAS = 10_000
+MAX_REPLICAS, MAX_REGIONS = 10_000, 100
 LONGEST_NAME = 55
 """Characters of the name of a service; `NAME.NUMBER` of a replica has at most 63."""
 MAX_QUERY = 4096
@@ -107,6 +108,20 @@ def _query(value: Any) -> str:
     return value
 
 
+def _regions(value: Any) -> federation.Regions:
+    allowed = (
+        f"a number of regions from 1 to {MAX_REGIONS}, all, or a list of their names, each once"
+    )
+    if value == "all":
+        return federation.Regions()
+    if isinstance(value, list):
+        names = tuple(matching(NAME_PATTERN, allowed)(each) for each in value)
+        if not 1 <= len(set(names)) == len(names) <= MAX_REGIONS:
+            raise wrong(allowed)
+        return federation.Regions(names=names)
+    return federation.Regions(count=whole(1, MAX_REGIONS, allowed)(value))
+
+
 Replicas = Annotated[
     int,
     PlainValidator(whole(0, MAX_REPLICAS, "a number of replicas")),
@@ -149,6 +164,27 @@ TokenizerName = Annotated[
         matching(TOKENIZER, "a directory below that of all tokenizers, such as llama-8b")
     ),
     WithJsonSchema({"type": "string", "pattern": f"^{TOKENIZER}$"}),
+]
+
+
+Regions = Annotated[
+    federation.Regions,
+    PlainValidator(_regions),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 1, "maximum": MAX_REGIONS},
+                {"const": "all"},
+                {
+                    "type": "array",
+                    "items": {"type": "string", "pattern": f"^{NAME_PATTERN}$"},
+                    "minItems": 1,
+                    "maxItems": MAX_REGIONS,
+                    "uniqueItems": True,
+                },
+            ]
+        }
+    ),
 ]
 
 
@@ -259,3 +295,4 @@ class ServiceForm(JobForm):
     ] = None
     scale: ScaleForm = ScaleForm()
     route: RouteForm = RouteForm()
+    regions: Regions = federation.ONE_REGION
