@@ -8,11 +8,14 @@ too).
 
     python benchmarks/route_latency.py [--rate 2000] [--seconds 5] [--rounds 5] [--proxies gantree,haproxy,nginx,caddy]
 
+`gantree-prefix` and `gantree-cache` are `gantree route` with these kinds of affinity.
+
 `added` is the difference to the direct requests of the same round; of it the median over all rounds, in milliseconds.
 On two cores sender, proxy and servers share: ratios say more than values. Nothing is installed by this script.
 """
 
 import argparse
+import asyncio
 import json
 import shutil
 import socket
@@ -24,8 +27,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import cycle, repeat
 from pathlib import Path
+from queue import Queue
 from selectors import SelectSelector
 from statistics import median
+from threading import Thread
 from typing import Any
 
 from loading import drive_at, request
@@ -140,22 +145,56 @@ def _program(name: str) -> str:
     return shutil.which(name, path="/usr/sbin:/usr/bin:/usr/local/bin") or name
 
 
-def gantree(home: Path, ports: list[int], port: int) -> list[str]:
-    """`gantree route` on a table of these replicas, the caller beside the first."""
+def gantree(
+    home: Path,
+    ports: list[int],
+    port: int,
+    affinity: str = "none",
+    events: tuple[int, int] = (0, 0),
+) -> list[str]:
+    """`gantree route` on a table of these replicas, the caller beside the first, which publishes at two ports."""
     replicas = [
         {
             "replica": f"chat.{n}",
             "host": HOST,
             "port": each,
             "place": ["s0", f"s0/l{n % 2}", f"n{n}"],
+            "cache_events_port": events[0] if n == 0 else 0,
+            "cache_replay_port": events[1] if n == 0 else 0,
         }
         for n, each in enumerate(ports)
     ]
-    table = home / "table.json"
-    services = [{"service": "chat", "models": ["llama"], "replicas": replicas}]
-    table.write_text(json.dumps({"services": services}))
+    table = home / f"table-{affinity}.json"
+    service = {"service": "chat", "models": ["llama"], "affinity": affinity, "replicas": replicas}
+    table.write_text(json.dumps({"services": [service]}))
     options = ["route", "--table", str(table), "--listen", f"{HOST}:{port}", "--at", "n0"]
+    options += ["--tokenizers", str(home)]
     return [sys.executable, "-m", "gantree.cli", *options]
+
+
+def gantree_prefix(home: Path, ports: list[int], port: int) -> list[str]:
+    """The same with `affinity: prefix`."""
+    return gantree(home, ports, port, "prefix")
+
+
+def gantree_cache(home: Path, ports: list[int], port: int) -> list[str]:
+    """The same with `affinity: cache`; the first replica says that it holds the whole prompt."""
+    from gantree.routing.cache_events.prompts import PromptReader  # noqa: PLC0415 - few have it
+    from support.cache_publisher import BLOCK, CachePublisher, stored  # noqa: PLC0415 - the same
+    from support.tokenizer import write_tokenizer  # noqa: PLC0415 - the same
+
+    tokens = PromptReader(write_tokenizer(home / "llama")).tokens(BODY) or ()
+    blocks = len(tokens) // BLOCK
+    opened: Queue[tuple[int, int]] = Queue()
+
+    async def publish() -> None:
+        async with CachePublisher() as publisher:
+            publisher.lose(stored(list(range(blocks)), None, tokens[: blocks * BLOCK]))
+            opened.put((publisher.port, publisher.replay_port))
+            await asyncio.Event().wait()
+
+    Thread(target=lambda: asyncio.run(publish()), daemon=True).start()
+    return gantree(home, ports, port, "cache", opened.get())
 
 
 def haproxy(home: Path, ports: list[int], port: int) -> list[str]:
@@ -184,6 +223,8 @@ def caddy(home: Path, ports: list[int], port: int) -> list[str]:
 
 PROXIES: dict[str, Callable[[Path, list[int], int], list[str]]] = {
     "gantree": gantree,
+    "gantree-prefix": gantree_prefix,
+    "gantree-cache": gantree_cache,
     "haproxy": haproxy,
     "nginx": nginx,
     "caddy": caddy,
@@ -259,7 +300,7 @@ def main() -> None:
     names = [
         name
         for name in told.proxies.split(",")
-        if name == "gantree" or shutil.which(_program(name))
+        if name.startswith("gantree") or shutil.which(_program(name))
     ]
     print(json.dumps(measure(names, told.rate, told.seconds, told.rounds), indent=2))
 

@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -90,15 +91,18 @@ class Found:
     cached_tokens: int = 0
     seconds: list[float] = field(default_factory=list)
     affinities: int = 0
+    replicas: Counter[str] = field(default_factory=Counter)
 
     def row(self) -> str:
-        """Requests, share of tokens that were cached, share sent by affinity, p50 and p99."""
+        """Requests, share of tokens that were cached, share sent by affinity, the busiest replica's, p50 and p99."""
         cuts = quantiles(self.seconds, n=100)
         share = self.cached_tokens / self.prompt_tokens
         by_affinity = self.affinities / len(self.seconds)
+        busiest = max(self.replicas.values()) / len(self.seconds)
         return (
             f"{len(self.seconds)} requests, {share:.1%} of {self.prompt_tokens} tokens cached,"
-            f" {by_affinity:.0%} by affinity, p50 {cuts[49] * 1000:.1f} ms, p99 {cuts[98] * 1000:.1f} ms"
+            f" {by_affinity:.0%} by affinity,"
+            f" busiest replica {busiest:.0%}, p50 {cuts[49] * 1000:.1f} ms, p99 {cuts[98] * 1000:.1f} ms"
         )
 
 
@@ -128,7 +132,9 @@ class Conversation:
             if answer.status != 200:
                 raise SystemExit(f"{answer.status}: {told}")
         found.seconds.append(time.monotonic() - began_s)
-        found.affinities += answer.headers.get("X-Gantree-Chosen", "").endswith("affinity")
+        chosen, _, reason = answer.headers["X-Gantree-Chosen"].partition("; ")
+        found.replicas[chosen] += 1
+        found.affinities += reason == "affinity"
         found.prompt_tokens += told["usage"]["prompt_tokens"]
         details = told["usage"].get("prompt_tokens_details") or {}
         found.cached_tokens += details.get("cached_tokens") or 0

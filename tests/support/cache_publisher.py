@@ -28,8 +28,10 @@ def removed(hashes: Sequence[int]) -> dict[str, Any]:
 class CachePublisher:
     """async with CachePublisher(replay=True) as publisher: await publisher.publish(stored([1], None, [1, 2, 3, 4]))"""
 
-    def __init__(self, *, replay: bool = True, kept: int = 1000, port: int = 0) -> None:
-        self.port, self.replay_port = port, 0
+    def __init__(
+        self, *, replay: bool = True, kept: int = 1000, port: int = 0, replay_port: int = 0
+    ) -> None:
+        self.port, self.replay_port = port, replay_port
         self._with_replay, self._kept = replay, deque[tuple[int, bytes]](maxlen=kept)
         self._context = zmq.asyncio.Context()
         self.number, self.time = 0, 0.0
@@ -41,7 +43,7 @@ class CachePublisher:
         self._answering: asyncio.Task[None] | None = None
         if self._with_replay:
             self._again = self._context.socket(zmq.ROUTER)
-            self.replay_port = self._bound(self._again, 0)
+            self.replay_port = self._bound(self._again, self.replay_port)
             self._answering = asyncio.create_task(self._answer())
         return self
 

@@ -9,6 +9,7 @@ from gantree.routing.table import RouteTable
 BUCKETS_S = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0,
 )  # fmt: skip
+LOOKUP_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25)
 
 
 class CacheMetrics:
@@ -33,6 +34,13 @@ class CacheMetrics:
             ("service",),
             registry=registry,
         )
+        self._seconds = Histogram(
+            "gantree_route_cache_lookup_seconds",
+            "Time of a lookup; a request waits at most 0.05.",
+            ("service",),
+            buckets=LOOKUP_BUCKETS_S,
+            registry=registry,
+        )
         self._replicas = Gauge(
             "gantree_route_cache_replicas",
             "Replicas whose cache events are read.",
@@ -52,8 +60,9 @@ class CacheMetrics:
             registry=registry,
         )
 
-    def looked_up(self, service: str, match: Match | None) -> None:
+    def looked_up(self, service: str, match: Match | None, seconds: float) -> None:
         """Count a lookup."""
+        self._seconds.labels(service).observe(seconds)
         if match is None:
             self._lookups.labels(service, "unknown").inc()
             return

@@ -126,9 +126,10 @@ class Router:
 
     async def _match(self, backend: str, body: bytes) -> Match | None:
         """What the replicas of a service hold of a prompt."""
-        index = self._caches.index
+        index, began_s = self._caches.index, time.monotonic()
         match = None if index is None else await index.match(backend, body)
-        self.metrics.looked_up(self._service_of.get(backend, backend), match)
+        service, took_s = self._service_of.get(backend, backend), time.monotonic() - began_s
+        self.metrics.looked_up(service, match, took_s)
         return match
 
     def _answered(self) -> None:

@@ -176,6 +176,41 @@ def test_without_a_tokenizer_the_log_says_what_affinity_goes_by(
     assert said in caplog.text
 
 
+def test_a_lookup_that_takes_too_long_is_not_waited_for(
+    tmp_path: Path, replicas: list[ReplicaProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def acted() -> None:
+        async with staged(tmp_path, replicas) as stage:
+            await stage.hold(1, PROMPT, 3)
+            await stage.until_held(3)
+            index, answered = stage.router.router._caches.index, asyncio.Event()
+
+            async def slow(_backend: str, _body: bytes) -> None:
+                await answered.wait()
+
+            monkeypatch.setattr(index, "match", slow)
+            assert (await stage.asked(PROMPT))[1] == "closest"
+            answered.set()
+
+    asyncio.run(acted())
+
+
+def test_another_table_leaves_what_is_known_of_replicas_in_both(
+    tmp_path: Path, replicas: list[ReplicaProcess]
+) -> None:
+    async def acted() -> None:
+        async with staged(tmp_path, replicas) as stage:
+            index = stage.router.router._caches.index
+            assert index is not None
+            before = dict(index._services["chat"].subscribers)
+            rows = [_row(*each) for each in zip(replicas, stage.publishers, strict=False)]
+            rows[1]["draining"] = True
+            await stage.router.set(service("chat", rows, affinity="cache"))
+            assert index._services["chat"].subscribers == before
+
+    asyncio.run(acted())
+
+
 def test_a_replica_that_leaves_the_table_is_not_followed_any_more(
     tmp_path: Path, replicas: list[ReplicaProcess]
 ) -> None:

@@ -28,7 +28,7 @@ from gantree.formats.validation.fields import (
 from gantree.formats.validation.forms import AlsoWritten, Form, Listed, empty
 from gantree.model import federation
 from gantree.model.services import AFFINITIES, METRICS
-from gantree.text.document import Table
+from gantree.text.document import Table, Truth
 from gantree.text.words import NAME_PATTERN
 
 MAX_REPLICAS, MAX_REGIONS = 10_000, 100
@@ -68,7 +68,7 @@ def _yes_alone(value: Any) -> Any:
     """Make a mapping without fields, so that all is chosen, of a bare true."""
     if isinstance(value, Table):
         return value
-    if value is not True:
+    if not isinstance(value, Truth) or not value:
         raise wrong("true, or a mapping with the fields port, replay_port")
     return Table("", 0)
 

@@ -242,18 +242,17 @@ local function session_of(txn, body)
     return session
 end
 
--- The tokens of a prompt that each replica holds, by server; nil where that is not known in time.
+-- The tokens of a prompt that each replica holds, by server; none where that is not known, or not in time.
 local function looked_up(service, backend, body)
-    if service.affinity ~= "cache" or body == "" then return nil end
+    if service.affinity ~= "cache" or body == "" then return {} end
     local socket = core.tcp()
     socket:settimeout(LOOKUP_S)
     local line = socket:connect(CACHE_SOCKET)
         and socket:send(backend .. " " .. #body .. "\n" .. body)
         and socket:receive("*l")
     socket:close()
-    if not line or line == "unknown" then return nil end
     local held = {}
-    for server, tokens in line:gmatch("(%S+) (%d+)") do held[server] = tonumber(tokens) end
+    for server, tokens in (line or ""):gmatch("(%S+) (%d+)") do held[server] = tonumber(tokens) end
     return held
 end
 
@@ -267,7 +266,7 @@ local function preferred_of(txn, service, caller, body, held)
     if (service.affinity == "prefix" or service.affinity == "cache") and body ~= "" then
         local start = body:find('"messages"', 1, true) or body:find('"prompt"', 1, true) or 1
         local keys = prefixes.keys(body:sub(start), crc32_of(txn))
-        if held and next(held) then
+        if next(held) then
             return choice.cache_order(service.candidates, caller, held, service.turn & 0xFFFFFFFF), keys
         end
         return {prefixes.replica(service.known, keys)}, keys
