@@ -290,6 +290,19 @@ def test_nodes_may_be_changed_only_where_their_gpus_may_be_partitioned() -> None
     assert not any("partition" in each for each in container()["args"])
 
 
+def test_editors_and_viewers_of_a_namespace_are_so_of_gangjobs_and_gangservices() -> None:
+    aggregate = "rbac.authorization.k8s.io/aggregate-to"
+    edit, view = (of_kind("ClusterRole", name=f"gantree-{word}") for word in ("edit", "view"))
+    labels = [set(each["metadata"]["labels"]) for each in (edit, view)]
+    assert {f"{aggregate}-admin", f"{aggregate}-edit"} <= labels[0] & labels[1]
+    assert (f"{aggregate}-view" in labels[0], f"{aggregate}-view" in labels[1]) == (False, True)
+    verbs = [{verb for rule in each["rules"] for verb in rule["verbs"]} for each in (edit, view)]
+    assert verbs[1] == {"get", "list", "watch"}
+    assert not verbs[0] & verbs[1]
+    resources = {what for rule in edit["rules"] for what in rule["resources"]}
+    assert resources == {"gangjobs", "gangservices", "gangjobs/scale", "gangservices/scale"}
+
+
 def test_in_a_dry_run_the_role_lets_nobody_write() -> None:
     looks = rights_of({"dryRun": True})
     assert {verb for verb, _, _ in looks} == {"get", "list", "watch"}

@@ -156,6 +156,24 @@ def test_the_template_of_a_service_is_a_gang() -> None:
     ]
 
 
+@pytest.mark.parametrize("plural", ["gangjobs", "gangservices"])
+def test_what_is_filled_in_keeps_the_rules_beside_it(plural: str) -> None:
+    """A server refuses a definition otherwise; it looks at a default before those inside of it are filled in."""
+    found = list(_defaults(schema(plural)))
+    assert found
+    for below, default in found:
+        assert list(_broken(below, default, None)) == []
+
+
+def _defaults(told: Json) -> Iterator[tuple[Json, Any]]:
+    """All schemas that fill something in, with what."""
+    if "default" in told:
+        yield told, told["default"]
+    items = [told["items"]] if "items" in told else []
+    for below in (*told.get("properties", {}).values(), *items):
+        yield from _defaults(below)
+
+
 def test_a_name_is_one_of_a_service_too() -> None:
     job, chat = gangjob(), service()
     job["metadata"]["name"] = chat["metadata"]["name"] = "llama-3.1"

@@ -265,7 +265,7 @@ class GangServices:
         except InvalidObject as error:
             known.refused = NotMade("Replica", str(error))
         self._end_drained(known, replicas, now)
-        refused = known.refused or known.front_refused
+        refused = known.refused or known.front_refused or _cut(known.service, replicas)
         scaled = known.number.observe(known.group, known.service, now)
         if scaled is not None:
             self._emit(scaled)
@@ -447,6 +447,18 @@ class GangServices:
             known.asked["status"] = now
             known.written = status
             self._api.request("PATCH", f"{_path(known.group)}/status", {"status": status}, MERGE)
+
+
+def _cut(service: GangService, replicas: Sequence[Replica]) -> NotMade | None:
+    """Replicas from which an older definition of GangJobs has cut what makes them answer requests."""
+    if all("serving" in each.gangjob.spec for each in replicas):
+        return None
+    why = (
+        "the definition of GangJobs on this cluster is older and has no field spec.serving: apply"
+        " deploy/kubernetes/crds/gangjobs.yaml, and then kubectl delete gangjobs -l"
+        f" {SERVICE}={service.name}"
+    )
+    return NotMade("Replica", why)
 
 
 def _being_made(number: int) -> ReplicaStatus:
