@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from gantree.executors.kubernetes.services import controller
 from support.kubernetes.server.statuses import Json
