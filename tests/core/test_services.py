@@ -1,6 +1,7 @@
 """Services: their replicas are jobs that begin, drain and end as the service asks."""
 
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
@@ -509,3 +510,14 @@ def test_a_replica_that_is_preempted_and_then_not_wanted_ends_with_its_drain() -
     assert stage.phase("chat.1") is Phase.SAVING
     stage.drained(1)
     assert stage.phases() == {"chat.1": "cancelled", "urgent": "starting"}
+
+
+def test_replicas_are_spread_away_from_those_of_their_service_only() -> None:
+    stage = serving(replace(chat(1, gpus=4), name="chat.2"), nodes=1)
+    assert stage.nodes("chat.2.1") == ["n0"]
+    stage.serve(chat(1, gpus=4, spread="node", spread_required=True))
+    assert stage.nodes("chat.1") == ["n0"]
+    (rule,) = chat(1, spread="node").replica_topology.apart
+    names = ("chat.1", "chat.10", "chat.9999999", "chat.2.1", "chat.1x", "chat.", "other.1")
+    found = [name for name in names if any(fnmatchcase(name, each) for each in rule.jobs)]
+    assert found == ["chat.1", "chat.10", "chat.9999999"]

@@ -30,6 +30,8 @@ LATENCIES = ("latency_p99", "ttft_p99", "itl_p99")
 """Metrics that are durations."""
 ADDITIVE = frozenset({"concurrency", "queue", "rate", "tokens_per_s"})
 """Metrics of which a service with twice the replicas has half as much each."""
+MOST_DIGITS = 7
+"""Of the number of a replica, as `spread` writes it: `chat.[0-9]*` would be replicas of a service `chat.2`, too."""
 AFFINITIES = ("none", "session", "prefix", "cache")
 """What sends requests to the replica of earlier ones: nothing, one session, or one beginning of the prompt; `cache`:
 what the replicas say that they hold of the prompt.
@@ -163,6 +165,6 @@ class ServiceSpec:
         topology = self.replica.topology
         if self.spread is None:
             return topology
-        others = f"{self.name}.[0-9]*"
-        rule = Apart(self.spread, (others,), preferred=not self.spread_required)
+        others = tuple(f"{self.name}.{'[0-9]' * digits}" for digits in range(1, MOST_DIGITS + 1))
+        rule = Apart(self.spread, others, preferred=not self.spread_required)
         return replace(topology, apart=(*topology.apart, rule))

@@ -35,8 +35,8 @@ class RenewalRequest(Body):
     """The lease that is to hold for lease_s seconds from a stamp on. Without a stamp nothing is renewed."""
 
     federation: Annotated[str, Field(pattern=f"^{NAME_PATTERN}$", examples=["europe"])]
-    number: Annotated[int, Field(ge=1)]
-    lease_s: Annotated[float, Field(gt=0, le=86400.0)]
+    number: Annotated[int, Field(strict=True, ge=1)]
+    lease_s: Annotated[float, Field(strict=True, gt=0, le=86400.0)]
     stamp: StampBody | None = None
 
 

@@ -83,8 +83,8 @@ class AssignmentBody(Body):
 
     federation: str = Field(pattern=f"^{NAME_PATTERN}$")
     job: str = Field(pattern=f"^{NAME_PATTERN}$")
-    number: int = Field(ge=1)
-    lease: int = Field(ge=1)
+    number: int = Field(strict=True, ge=1)
+    lease: int = Field(strict=True, ge=1)
 
 
 class SubmissionRequest(Body):
@@ -122,21 +122,23 @@ class SubmissionRequest(Body):
 class ScaleRequest(Body):
     """How many members a gang is to have."""
 
-    members: int = Field(ge=1, le=1_000_000, examples=[4])
+    members: int = Field(strict=True, ge=1, le=1_000_000, examples=[4])
 
 
 class ExtendRequest(Body):
     """How long a job is not reclaimed as idle, from now on."""
 
     for_s: float = Field(
-        ge=0.0, le=3.2e9, description="Seconds; 0 ends the lease.", examples=[7200.0]
+        strict=True, ge=0.0, le=3.2e9, description="Seconds; 0 ends the lease.", examples=[7200.0]
     )
 
 
 class PriorityRequest(Body):
     """A class of the policy, or a number."""
 
-    priority: str | Annotated[int, Field(ge=-(10**9), le=10**9)] = Field(examples=["production"])
+    priority: str | Annotated[int, Field(strict=True, ge=-(10**9), le=10**9)] = Field(
+        examples=["production"]
+    )
 
 
 IdempotencyKey = Annotated[

@@ -48,8 +48,8 @@ class LabelsRequest(Body):
 class FaultRequest(Body):
     """What is wrong with a GPU, or with the node where gpu is null; neither xid nor reason: it is well again."""
 
-    gpu: Annotated[int | None, Field(ge=0, le=1023, examples=[3])] = None
-    xid: Annotated[int | None, Field(ge=1, le=LARGEST_XID, examples=[79])] = None
+    gpu: Annotated[int | None, Field(strict=True, ge=0, le=1023, examples=[3])] = None
+    xid: Annotated[int | None, Field(strict=True, ge=1, le=LARGEST_XID, examples=[79])] = None
     reason: Reason = ""
     source: Annotated[str, Field(max_length=256, examples=["log-shipper"])] = OPERATOR
 
@@ -58,7 +58,9 @@ class BurnInRequest(Body):
     """Which cordoned nodes, for how long, and the queue that the job is counted in."""
 
     nodes: list[str] = Field(min_length=1, max_length=256, examples=[["n7"]])
-    duration_s: Annotated[float, Field(ge=SHORTEST_S, le=LONGEST_S, examples=[600])] = 600.0
+    duration_s: Annotated[
+        float, Field(strict=True, ge=SHORTEST_S, le=LONGEST_S, examples=[600])
+    ] = 600.0
     queue: str = "default"
 
 

@@ -37,7 +37,7 @@ class PolicyRequest(Body):
 class RollbackRequest(Body):
     """The version whose text is to rule again."""
 
-    version: int = Field(ge=1, le=LARGEST_NUMBER, examples=[1])
+    version: int = Field(strict=True, ge=1, le=LARGEST_NUMBER, examples=[1])
 
 
 class VersionRow(OpenModel):

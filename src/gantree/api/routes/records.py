@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, StrictBool
 
 from gantree.api.access.access import Access, Caller, CurrentCaller
 from gantree.api.access.permissions import Need, check_submission, job_for, needs
@@ -30,8 +30,8 @@ class RerunRequest(Body):
     """Which attempt is to be run again; None: the last. anyhow: also where no equal place can be had."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"attempt": 1}]})
-    attempt: int | None = Field(None, ge=1)
-    anyhow: bool = False
+    attempt: int | None = Field(None, strict=True, ge=1)
+    anyhow: StrictBool = False
     user: str = Field("", description="Whose the new job is; the caller's where nobody is named.")
     login: Login = ""
 

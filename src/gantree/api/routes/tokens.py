@@ -31,7 +31,12 @@ class TokenRequest(Body):
     role: RoleWord = Field("", description="Empty: all that the user may do.")
     queue: str = Field("", pattern=QUEUE, description="That queue and all below it; empty: all.")
     expires_s: float | None = Field(
-        None, gt=0, le=LONGEST_S, examples=[2592000], description="Seconds; null: never."
+        None,
+        strict=True,
+        gt=0,
+        le=LONGEST_S,
+        examples=[2592000],
+        description="Seconds; null: never.",
     )
 
     @field_validator("user")

@@ -29,9 +29,9 @@ LONGEST_WINDOW_S = 300.0
 LONGEST_NAME = 127
 """Of a namespace of Kubernetes, a dot and a name."""
 Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
-Count = Annotated[int, Field(ge=0, le=10**12)]
-Rate = Annotated[float, Field(ge=0.0, le=1e12)]
-Seconds = Annotated[float | None, Field(ge=0.0, le=1e9)]
+Count = Annotated[int, Field(strict=True, ge=0, le=10**12)]
+Rate = Annotated[float, Field(strict=True, ge=0.0, le=1e12)]
+Seconds = Annotated[float | None, Field(strict=True, ge=0.0, le=1e9)]
 
 
 class RouteReplica(OpenModel):
@@ -84,7 +84,7 @@ class ReplicaReportBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     replica: Name
-    attempt: int = Field(ge=0, le=10**9)
+    attempt: int = Field(strict=True, ge=0, le=10**9)
     in_flight: Count = 0
     requests: Count = 0
     errors: Count = 0
@@ -120,7 +120,7 @@ class RouterReportBody(Body):
     MOST_FIELDS: ClassVar[int] = 50_000
 
     router: Name = Field(examples=["r1"])
-    window_s: float = Field(gt=0.0, le=LONGEST_WINDOW_S)
+    window_s: float = Field(strict=True, gt=0.0, le=LONGEST_WINDOW_S)
     version: str = Field("", max_length=32, pattern=r"^[0-9]{0,18}$")
     services: list[ServiceReportBody] = Field([], max_length=MOST_SERVICES)
 

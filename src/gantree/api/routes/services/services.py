@@ -29,7 +29,7 @@ Json = dict[str, Any]
 class ServiceScaleRequest(Body):
     """How many replicas are to run, within the bounds of the service."""
 
-    replicas: int = Field(ge=0, le=MAX_REPLICAS, examples=[3])
+    replicas: int = Field(strict=True, ge=0, le=MAX_REPLICAS, examples=[3])
 
 
 def router(backend: Backend) -> APIRouter:
