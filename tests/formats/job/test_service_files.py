@@ -269,3 +269,10 @@ def test_a_target_has_the_unit_of_its_metric(metric: str, hundredths: int, as_ti
     else:
         assert is_good
         assert service.scaling.targets == (ScaleTarget(metric, value),)
+
+
+def test_of_a_document_whose_kind_is_wrong_nothing_else_is_said() -> None:
+    with pytest.raises(BadFields) as refused:
+        read_submission(f"{LEAST.replace('kind: service', 'kind: servce')}spread: leaf\n", "a.yaml")
+    (problem,) = refused.value.problems
+    assert (problem.field, problem.found) == ("kind", "`servce`")

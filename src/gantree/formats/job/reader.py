@@ -126,7 +126,7 @@ def _forms_of_text(text: str, source: str) -> list[JobForm]:
 def _forms(documents: list[Document], source: str, problems: list[Problem]) -> list[JobForm]:
     forms = []
     for document in documents:
-        form = read_form(_kind_of(document), document, problems)
+        form = _form(document, problems)
         forms += [] if form is None else [form]
         if len(problems) >= MAX_PROBLEMS:
             break
@@ -135,6 +135,15 @@ def _forms(documents: list[Document], source: str, problems: list[Problem]) -> l
     problems += after_service_problems(forms)
     refuse(problems, source)
     return forms
+
+
+def _form(document: Document, problems: list[Problem]) -> JobForm | None:
+    """Read a document. Of one whose kind is wrong nothing else is said: which fields it may have is not known."""
+    found: list[Problem] = []
+    form = read_form(_kind_of(document), document, found)
+    of_kind = [each for each in found if each.field == "kind"]
+    problems += of_kind or found
+    return None if of_kind else form
 
 
 def _kind_of(document: Document) -> type[JobForm]:
