@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from gantree.api.views.service_view import service_row
 from gantree.control.engine.controller import Controller
 from gantree.control.requests.submission_checks import Receipt
 from gantree.control.requests.submissions import JobSubmission
+from gantree.core.explain.explain import why
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import BadInput, Conflict, Forbidden, GantreeError, Unsupported
 from gantree.model.federation import Assignment
-from gantree.model.services import ReplicaCount, ServiceSpec
+from gantree.model.services import ReplicaCount, Routing, ServiceSpec
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
 from support.recording import RecordingCluster
@@ -142,3 +144,28 @@ def test_the_forecast_of_a_service_is_that_of_a_replica(controller: Controller) 
     event = controller.first_event(JobSubmission((), services=[CHAT]))
     assert (event.job, event.spec.name) == ("chat.1", "chat.1")
     assert not controller.ledger.services
+
+
+def with_models(name: str, *models: str) -> ServiceSpec:
+    """A service of that name, with these names of models."""
+    replica = replace(CHAT.replica, name=name)
+    return replace(CHAT, name=name, replica=replica, routing=Routing(models=models))
+
+
+def test_a_model_that_another_live_service_has_is_warned_of(controller: Controller) -> None:
+    tiny = with_models("chat", "tiny", "chat")
+    assert submit(controller, tiny).warnings == ()
+    assert submit(controller, tiny).warnings == ()
+    other = with_models("other", "tiny", "large")
+    (warning,) = submit(controller, other).warnings
+    expected = "requests for the model tiny go to service chat, which had it first, until that ends"
+    assert warning == f"other: {expected}"
+    ledger, now = controller.ledger, controller.clock()
+    assert "the model tiny go to service chat" in why(ledger, "other", now).sentence
+    assert "the model" not in why(ledger, "chat", now).sentence
+    assert service_row(ledger, ledger.services["other"])["taken_models"] == {"tiny": "chat"}
+    two = [with_models(name, "own") for name in ("third", "fourth")]
+    both = submit(controller, services=two)
+    assert both.warnings == (
+        "fourth: requests for the model own go to service third, which had it first, until that ends",
+    )

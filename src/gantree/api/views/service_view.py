@@ -13,6 +13,7 @@ from gantree.control.services.router_reports import ServiceLoad
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.state import JobState
+from gantree.core.services.models import models_of, taken_models
 from gantree.core.services.replicas import (
     holds_place,
     is_ending,
@@ -75,7 +76,8 @@ def service_row(ledger: Ledger, service: ServiceState) -> Json:
         "floor": count.floor,
         "spare": count.spare,
         "gpus": spec.replica.gpus,
-        "models": list(spec.routing.models or (service.service,)),
+        "models": list(models_of(spec)),
+        "taken_models": taken_models(ledger, spec),
         "accepted_at": service.accepted_at,
         "updated_at": service.updated_at,
         "ended_at": service.ended_at,

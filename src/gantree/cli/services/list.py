@@ -84,6 +84,10 @@ def _lines(row: Json) -> list[str]:
         lines.append(f"  {printable(row['reason'])}")
     if "clusters" in row:
         lines.append(f"  clusters: {_clusters(row)}")
+    lines += [
+        f"  model {printable(model)}: requests go to service {printable(owner)}, which had it first"
+        for model, owner in row["taken_models"].items()
+    ]
     lines.append(f"  load: {_load(row['load'])}")
     lines += _autoscaler(row["autoscaler"])
     lines += [_scaling(each) for each in row["scalings"][-SCALINGS_SHOWN:]]

@@ -41,6 +41,7 @@ from gantree.control.requests.waiting_limits import (
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.state import JobState
+from gantree.core.services.models import warnings_of_models
 from gantree.executors.federated_jobs import FederatedJobs
 from gantree.journal.contract import Journal
 from gantree.model.arrays import Spans, has_index, parse_element
@@ -287,6 +288,7 @@ class Submissions:
         self._counts.add(asked)
         warnings = (
             *self._warnings.of([*asked, *(each.replica for each in services)], ledger),
+            *warnings_of_models(ledger, services),
             *of_full_queues(asked, ledger),
             *(() if self._checks_links else of_unchecked(asked, self._policy())),
         )

@@ -13,6 +13,7 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.replica_drains import drains_for_another
+from gantree.core.services.models import models_of
 from gantree.core.services.replicas import live_replicas, name_of
 from gantree.model.gang_shapes import in_shape_of
 from gantree.model.phases import Phase
@@ -36,7 +37,7 @@ def _service_row(ledger: Ledger, service: ServiceState) -> Json:
     _mark_spare(rows, spec.replicas.spare)
     return {
         "service": service.service,
-        "models": list(routing.models or (service.service,)),
+        "models": list(models_of(spec)),
         "concurrency": routing.concurrency,
         "queue": routing.queue,
         "wait_s": routing.wait_s,

@@ -6,6 +6,7 @@ from gantree.core.explain.explanation import Explanation
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.state import JobState
+from gantree.core.services.models import sentences, taken_models
 from gantree.core.services.replicas import (
     is_ending,
     live_replicas,
@@ -44,6 +45,8 @@ def service_explanation(
     )
     if first is not None:
         sentence += f" {name_of(first)}: {of_replica(first.job).sentence}"
+    for shared in sentences(taken_models(ledger, service.spec)):
+        sentence += f" Requests{shared.removeprefix('requests')}."
     if service.service in ledger.rejected_services:
         because = ledger.rejected_services[service.service]
         sentence += f" Its last description was rejected: {because}."

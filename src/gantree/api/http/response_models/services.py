@@ -68,6 +68,9 @@ class ServiceRow(OpenModel):
     spare: int
     gpus: int = Field(description="Of each replica.")
     models: list[str] = Field(description="Names of models by which clients mean it.")
+    taken_models: dict[str, str] = Field(
+        description="Models of these whose requests routers send to another service, and which: the oldest that has it."
+    )
     accepted_at: float
     updated_at: float
     ended_at: float | None
