@@ -125,6 +125,7 @@ def test_before_the_first_change_so_many_were_wanted_as_it_changed() -> None:
 def test_the_chart_has_a_step_for_each_change() -> None:
     told = ServiceHistory(0.0, [], ((0.0, 1), (50.0, 4)), ((0.0, 0), (60.0, 4), (90.0, 2)))
     chart = replicas_chart(told, 100.0)
+    assert chart is not None
     ready, wanted = chart.shapes
     assert wanted.path == "M62.0,128.5 307.0,128.5 307.0,10.0 552.0,10.0"
     assert ready.path.startswith(
@@ -134,11 +135,21 @@ def test_the_chart_has_a_step_for_each_change() -> None:
     assert chart.words == "2 ready of 4 wanted; at most 4 were wanted"
 
 
+def test_what_is_on_nobodys_record_is_not_drawn() -> None:
+    """Of a GangService, when its pods were ready; of pods of other controllers, anything."""
+    chart = replicas_chart(ServiceHistory(0.0, [], ((0.0, 1), (50.0, 4)), ()), 100.0)
+    assert chart is not None
+    assert [shape.name for shape in chart.shapes] == ["wanted"]
+    assert chart.words == "4 wanted; at most 4 were wanted"
+    assert replicas_chart(ServiceHistory(0.0, [], (), ()), 100.0) is None
+
+
 @pytest.mark.parametrize(
     ("highest", "texts"), [(0, "0 1"), (1, "0 1"), (7, "0 2 4 6"), (40, "0 10 20 30 40")]
 )
 def test_numbers_of_replicas_are_whole_and_few(highest: int, texts: str) -> None:
     chart = replicas_chart(ServiceHistory(0.0, [], ((0.0, highest),), ((0.0, 0),)), 5.0)
+    assert chart is not None
     assert [text for _, text in chart.y_ticks] == texts.split()
     assert not re.search("nan|inf", " ".join(shape.path for shape in chart.shapes))
 

@@ -49,6 +49,10 @@ class Keeper(StrEnum):
     """Controllers of Kubernetes that gantree knows only the pods of."""
 
 
+ANOTHER_CLIENT = "another client of the API server"
+"""Who has scaled a GangService where gantree has not: kubectl, a HorizontalPodAutoscaler, KEDA."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReplicaCount:
     """How many replicas: between min and max; spare more than the load needs; those up to floor are not preemptible."""

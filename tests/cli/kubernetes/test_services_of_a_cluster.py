@@ -1,5 +1,6 @@
 """Services of a Kubernetes cluster at a daemon: listed, shown, explained, scaled and measured as services anywhere."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,11 +8,15 @@ from typing import Any
 
 import pytest
 import yaml
+from playwright.sync_api import Page, expect
 
 from gantree.api.client.client import Client
+from gantree.api.client.service_requests import report_routes
+from support.chromium import Complaints, chromium
 from support.command_line import CommandLine
 from support.daemon import Program
 from support.kubernetes.server.statuses import Json
+from support.page_rules import AUDIT
 from support.pods import PodStage
 
 CRDS = Path(__file__).parents[3] / "deploy/kubernetes/crds"
@@ -35,8 +40,8 @@ CHAT = "default.chat"
 class Site:
     """Three nodes of eight GPUs, and a daemon on them."""
 
-    def __init__(self, stage: PodStage, state: Path, gantree: CommandLine) -> None:
-        self.stage, self.state, self._gantree = stage, state, gantree
+    def __init__(self, stage: PodStage, state: Path, gantree: CommandLine, url: str) -> None:
+        self.stage, self.state, self._gantree, self.url = stage, state, gantree, url
         self.client = Client(state)
 
     def run(self, *words: object) -> Any:
@@ -72,9 +77,9 @@ def site(tmp_path: Path, gantree: CommandLine) -> Iterator[Site]:
         stage.nodes("n[0-2]", network_topology_nvidia_com__leaf="l0")
         state = tmp_path / "state"
         where = ("--api-server", stage.running.url, "--state", str(state), "--name", "a")
-        with Program("kubernetes", *where) as daemon:
-            daemon.says("ready: cluster kubernetes, ")
-            yield Site(stage, state, gantree)
+        with Program("kubernetes", *where, "--listen", "127.0.0.1:0") as daemon:
+            line = daemon.says("ready: cluster kubernetes, ")
+            yield Site(stage, state, gantree, re.findall(r"http://[0-9.:]+", line)[0])
             assert daemon.stop() == 0
 
 
@@ -185,6 +190,54 @@ def test_pods_of_other_controllers_are_a_service_whose_number_others_decide(site
     assert site.run("why", "default.embed").out.startswith(
         "default.embed has 2 pods of other controllers: 2 are ready."
     )
+
+
+@pytest.fixture
+def page(site: Site) -> Iterator[Page]:
+    """A page of a user who has logged in, and must have nothing to complain of at the end."""
+    expect.set_options(timeout=WITHIN_S * 1000)
+    with chromium() as browser:
+        context = browser.new_context(base_url=site.url, viewport={"width": 1200, "height": 1100})
+        token = (site.state / "token").read_text().strip()
+        context.request.post("/v1/session", data={"token": token})
+        page, complaints = context.new_page(), Complaints()
+        complaints.listen_to(page)
+        yield page
+        assert (complaints, page.evaluate(AUDIT)) == ([], [])
+
+
+def test_its_page_shows_where_replicas_are_what_they_do_and_cost_and_scales(
+    site: Site, page: Page
+) -> None:
+    create(site)
+    deploy(site, "embed-a")
+    load = {"service": CHAT, "rate": 12.0, "concurrency": 5.0, "in_flight": 5, "requests": 60}
+    load |= {"latency_p50_s": 0.2, "latency_p99_s": 0.9, "ttft_p99_s": 0.1, "tokens_per_s": 300.0}
+    site.client.send(report_routes("r1", WITHIN_S, [load]))
+    page.goto("/services")
+    rows = page.locator("tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.nth(0)).to_contain_text("2 of 2 (1 to 4)")
+    expect(rows.nth(1)).to_contain_text("1 (pods of others)")
+    page.get_by_role("link", name=CHAT).click()
+    expect(page.locator("#why")).to_contain_text("2 of 2 wanted replicas are ready.")
+    now = page.locator("#now")
+    expect(now).to_contain_text("900 ms")
+    expect(now.locator("div", has_text="1,000 requests").last).to_contain_text("$")
+    expect(now.locator("div", has_text="A million tokens").last).to_contain_text("$")
+    expect(page.locator("#map .seats .mine")).to_have_count(16)
+    expect(page.locator("#do-end")).to_have_count(0)
+    page.get_by_role("spinbutton", name="Replicas").fill("4")
+    page.get_by_role("button", name="Scale").click()
+    events = page.locator("#events-scroll")
+    expect(events).to_contain_text("A user scaled service default.chat from 2 to 4 replicas")
+    expect(page.locator("#replicas tbody tr")).to_have_count(4)
+    expect(page.locator("#replicas")).to_contain_text("Waiting: needs 8 GPUs")
+    page.get_by_role("link", name="default.chat-1").click()
+    expect(page.locator("h1")).to_contain_text("default.chat-1.")
+    page.goto("/services/default.embed")
+    expect(page.locator("#why")).to_contain_text("1 pod is ready; the controller of the pods")
+    expect(page.locator("#scale")).to_have_count(0)
 
 
 def test_one_that_cannot_be_read_says_why(site: Site) -> None:

@@ -34,7 +34,7 @@ if (form) {
     const replicas = Number(new FormData(form).get("replicas"));
     await request("POST", `/v1/services/${path}/scale`, { replicas }, `${service} is to have ${replicas} replicas`);
   });
-  byId("do-end").addEventListener("click", async () => {
+  byId("do-end")?.addEventListener("click", async () => {
     if (await confirmed()) await request("POST", `/v1/services/${path}/cancel`, undefined, `${service} ends`);
   });
 }

@@ -271,8 +271,9 @@ class GangServices:
             self._emit(scaled)
         status = status_of(known.group, known.service, replicas, known.last, refused, now)
         status |= known.number.status()
+        reason = "" if refused is None else status["message"]
         known.served = served_service(
-            known.service, replicas, known.made_at, status["message"] or "", known.number.last
+            known.service, replicas, known.made_at, reason, known.number.last
         )
         self._write(known, status, now)
 

@@ -14,9 +14,7 @@ from gantree.executors.kubernetes.apiserver.objects import Group
 from gantree.executors.kubernetes.services.gang_service import GangService
 from gantree.executors.served_services import Scaled
 from gantree.model.events import ServiceScaleObserved
-
-ANOTHER_CLIENT = "another client of the API server"
-"""Who has scaled a GangService where this daemon has not: kubectl, a HorizontalPodAutoscaler, KEDA."""
+from gantree.model.services import ANOTHER_CLIENT
 
 
 @dataclass(slots=True)

@@ -12,21 +12,24 @@ SECONDS_UP_TO_S = 1800.0
 MOST_LINES = 5
 
 
-def replicas_chart(history: ServiceHistory, until: float) -> Chart:
-    """The chart of a service; both are drawn in steps."""
+def replicas_chart(history: ServiceHistory, until: float) -> Chart | None:
+    """The chart of a service; both are drawn in steps. None where nothing is on record, one where the other is not."""
+    if not history.wanted:
+        return None
     since = min(history.since, until - LEAST_S)
     highest = max(number for _, number in (*history.wanted, *history.ready, (since, 1)))
-    shapes = (
-        Shape("ready", "allocated", _area(history.ready, since, until, highest)),
-        Shape("wanted", "capacity", _line(history.wanted, since, until, highest)),
-    )
-    wanted, ready = history.wanted[-1][1], history.ready[-1][1]
+    shapes = [Shape("wanted", "capacity", _line(history.wanted, since, until, highest))]
+    told = f"{history.wanted[-1][1]} wanted"
+    if history.ready:
+        area = _area(history.ready, since, until, highest)
+        shapes.insert(0, Shape("ready", "allocated", area))
+        told = f"{history.ready[-1][1]} ready of {told}"
     return Chart(
         "Replicas",
-        shapes,
+        tuple(shapes),
         _x_ticks(since, until),
         tuple((_y(number, highest), f"{number:,}") for number in _numbers(highest)),
-        f"{ready} ready of {wanted} wanted; at most {max(n for _, n in history.wanted)} were wanted",
+        f"{told}; at most {max(n for _, n in history.wanted)} were wanted",
     )
 
 

@@ -17,6 +17,7 @@ from gantree.model.service_facts import (
     ServiceScaled,
     ServiceUpdated,
 )
+from gantree.model.services import Keeper
 from gantree.web.pages.timeline.rows import fact_row
 
 Json = dict[str, Any]
@@ -29,7 +30,11 @@ Steps = tuple[tuple[float, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class ServiceHistory:
-    """Rows of what happened, newest first; replicas wanted and ready from `since` on."""
+    """Rows of what happened, newest first; replicas wanted and ready from `since` on.
+
+    One of them is empty where it is on nobody's record: when pods of Kubernetes were ready, or how many of them others
+    wanted.
+    """
 
     since: float
     rows: list[Json]
@@ -43,10 +48,13 @@ def history_of(view: ReadView, service: ServiceState) -> ServiceHistory:
     since = max(service.accepted_at, view.now - LATELY_S)
     after = max(journal.compacted_to(), journal.facts_before(since))
     own = list(journal.facts_about(service.service, after, journal.last_fact()))
-    wanted = tuple(_wanted(service, own, since))
-    ready_now = {each.job for each in live_replicas(view.ledger, service) if each.replica.ready}
-    about_replicas = _about_replicas(view, service.service, after)
-    ready = tuple(_ready(ready_now, about_replicas, since))
+    wanted = () if service.keeper is Keeper.PODS else tuple(_wanted(service, own, since))
+    ready: Steps = ()
+    if service.keeper is Keeper.GANTREE:
+        states = live_replicas(view.ledger, service)
+        ready_now = {each.job for each in states if each.replica.ready}
+        about_replicas = _about_replicas(view, service.service, after)
+        ready = tuple(_ready(ready_now, about_replicas, since))
     rows = [fact_row(each) for each in reversed(own)][:SHOWN]
     return ServiceHistory(since, rows, wanted, ready)
 

@@ -5,8 +5,7 @@ from typing import Any
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.state import JobState
-from gantree.core.services.replicas import live_replicas
-from gantree.model.phases import HOLDING
+from gantree.core.services.replicas import holds_place, live_replicas, name_of
 from gantree.topology.fabric.fabric import Fabric
 from gantree.web.pages.services.replicas import replica_state
 
@@ -23,7 +22,7 @@ def replica_map(ledger: Ledger, service: ServiceState) -> Json:
         return {"nodes": [], "more_nodes": 0}
     holders: dict[int, list[JobState]] = {}
     for state in live_replicas(ledger, service):
-        if state.placement is not None and state.phase in HOLDING:
+        if state.placement is not None and holds_place(state):
             for name in state.placement.nodes:
                 if name in fabric.index_of_node:
                     holders.setdefault(fabric.index_of_node[name], []).append(state)
@@ -65,7 +64,7 @@ def _gpus_on(state: JobState, node: str) -> list[int]:
 def _label(state: JobState) -> Json:
     of, word = state.spec.service, replica_state(state)
     return {
-        "job": state.job,
+        "job": name_of(state),
         "number": 0 if of is None else of.number,
         "state": word,
         "look": LOOKS.get(word, "coming"),

@@ -13,6 +13,7 @@ from gantree.api.access.permissions import Need, has, needs
 from gantree.api.backend import QueryBackend
 from gantree.api.views import service_view
 from gantree.control.requests.read_view import ReadView
+from gantree.model.services import Keeper
 from gantree.topology.hardware.prices import LIST_PRICES, PriceList
 from gantree.web.pages.frame import page_router, render, standby_of
 from gantree.web.pages.services.chart import replicas_chart
@@ -32,7 +33,7 @@ def router(reads: QueryBackend) -> APIRouter:
     @routes.get("/services", **needs(Need.KNOWN))
     async def services(request: Request, caller: CurrentCaller) -> Response:
         """The list."""
-        rows = await reads.read(listed, caller, _prices(reads))
+        rows = await reads.read_services(listed, caller, _prices(reads), asker=caller.name)
         await reads.add_load(rows)
         add_cost(rows)
         return render(request, caller, "services.html", rows=rows, priced_by=_priced_by(reads))
@@ -40,11 +41,12 @@ def router(reads: QueryBackend) -> APIRouter:
     @routes.get("/services/{name}", **needs(Need.SEE))
     async def service(request: Request, name: str, caller: CurrentCaller) -> Response:
         """One service."""
-        context = await reads.read_adaptive(shown, name, caller, _prices(reads), asker=caller.name)
+        context = await reads.read_services(shown, name, caller, _prices(reads), asker=caller.name)
         row = context["row"]
         await reads.add_load([row])
         add_cost([row])
-        context["may_change"] &= standby_of(request) is None
+        for may in ("may_scale", "may_end"):
+            context[may] &= standby_of(request) is None
         return render(request, caller, "service.html", priced_by=_priced_by(reads), **context)
 
     return routes
@@ -78,6 +80,9 @@ def shown(view: ReadView, name: str, caller: Caller, prices: PriceList) -> Json:
         each["held_gpus"] = job.held_gpus if each["nodes"] else 0
         each["reason"] = waiting_sentence(ledger, job, view.now) or each["reason"]
     history = history_of(view, state)
+    replica = state.spec.replica
+    is_here = state.is_live and not state.is_ending
+    may_change = is_here and has(caller, Need.CHANGE, replica.user, replica.queue)
     return {
         "row": row,
         "replicas": row["replicas"][:REPLICAS_SHOWN],
@@ -85,7 +90,6 @@ def shown(view: ReadView, name: str, caller: Caller, prices: PriceList) -> Json:
         "map": replica_map(ledger, state),
         "chart": replicas_chart(history, view.now),
         "events": history.rows,
-        "may_change": state.is_live
-        and not state.is_ending
-        and has(caller, Need.CHANGE, state.spec.replica.user, state.spec.replica.queue),
+        "may_scale": may_change and state.keeper is not Keeper.PODS,
+        "may_end": may_change and state.keeper is Keeper.GANTREE,
     }

@@ -7,8 +7,8 @@ from gantree.core.explain.explain import why
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.state import JobState
-from gantree.core.services.replicas import live_replicas
-from gantree.model.phases import HOLDING, Phase
+from gantree.core.services.replicas import holds_place, jobs_of, live_replicas
+from gantree.model.phases import Phase
 from gantree.topology.hardware.prices import PriceList
 
 Json = dict[str, Any]
@@ -33,7 +33,7 @@ def waiting_sentence(ledger: Ledger, state: JobState, now: float) -> str:
 
 def held(ledger: Ledger, service: ServiceState, prices: PriceList) -> Json:
     """GPUs that the replicas hold, and what an hour of their places costs; None: a price is not known."""
-    states = [each for each in live_replicas(ledger, service) if each.phase in HOLDING]
+    states = jobs_of(each for each in live_replicas(ledger, service) if holds_place(each))
     return {
         "held_gpus": sum(each.held_gpus for each in states),
         "USD_per_hour": _USD_per_hour(ledger, states, prices),

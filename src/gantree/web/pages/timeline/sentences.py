@@ -65,6 +65,7 @@ from gantree.model.service_facts import (
     ServiceScaled,
     ServiceUpdated,
 )
+from gantree.model.services import ANOTHER_CLIENT
 from gantree.model.site_facts import (
     LinkHealthNoted,
     NodeCordoned,
@@ -263,7 +264,10 @@ def _labelled(fact: NodeLabelled) -> str:
 
 def _scaled(fact: ServiceScaled) -> str:
     who = "The autoscaler" if fact.automatic else "A user"
-    why = f": {fact.reason}" if fact.reason else ""
+    if fact.reason == ANOTHER_CLIENT:
+        who, why = "Another client of the API server", ""
+    else:
+        why = f": {fact.reason}" if fact.reason else ""
     return f"{who} scaled service {fact.service} from {fact.before} to {plural(fact.replicas, 'replica')}{why}."
 
 
