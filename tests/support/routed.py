@@ -156,13 +156,16 @@ async def routed(
     bind: str = "",
     is_lost: bool = False,
     tokenizers: Path | None = None,
+    cache_wait_s: float = WITHIN_S,
 ) -> AsyncIterator[Routed]:
     """A router that runs."""
     program = haproxy()
     home = Path(tempfile.mkdtemp(prefix="router-"))  # of a test it may be too long for a socket
     (directory / "router").symlink_to(home)
     listening = listening_socket("127.0.0.1:0", "--listen")
-    settings = Settings((), {listening.fileno(): bind}, at, tenants, places, explain=True)
+    settings = Settings(
+        (), {listening.fileno(): bind}, at, tenants, places, explain=True, cache_wait_s=cache_wait_s
+    )
     proxies = Proxies(program, home, settings)
     told: list[Routed] = []
 

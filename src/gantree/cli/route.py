@@ -77,6 +77,14 @@ BodyOption = Annotated[
     ),
 ]
 
+CacheWaitOption = Annotated[
+    str,
+    typer.Option(
+        metavar="TIME",
+        help="How long a request waits for what replicas hold of its prompt (affinity: cache).",
+    ),
+]
+
 
 def route(
     listen: ListenOption = "127.0.0.1:8400",
@@ -91,6 +99,7 @@ def route(
     explain: ExplainOption = False,
     body: BodyOption = 128,
     tokenizers: TokenizersOption = None,
+    cache_wait: CacheWaitOption = "50ms",
     drain: DrainOption = "30s",
     state: StateOption = None,
     log_format: LogFormatOption = Format.AUTO,
@@ -118,6 +127,7 @@ def route(
             places=_places(places),
             explain=explain,
             body_bytes=body * 1024,
+            cache_wait_s=seconds_of("--cache-wait", cache_wait),
         )
         router = Router(
             name or f"{socket.gethostname()}-{os.getpid()}",

@@ -36,7 +36,7 @@ class CacheMetrics:
         )
         self._seconds = Histogram(
             "gantree_route_cache_lookup_seconds",
-            "Time of a lookup; a request waits at most 0.05.",
+            "Time of a lookup; a request waits for it no longer than --cache-wait.",
             ("service",),
             buckets=LOOKUP_BUCKETS_S,
             registry=registry,

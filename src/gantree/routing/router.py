@@ -69,7 +69,7 @@ class Router:
     async def run(self, stop: asyncio.Event, drain_s: float, ready: Callable[[], None]) -> None:
         """Route until stop is set, then finish what has begun. Raises Unreachable if HAProxy does not start."""
         lines = await open_log(self._directory, self._record)
-        lookups = await open_lookups(self._directory, self._match)
+        lookups = await open_lookups(self._directory, self)
         tasks: list[asyncio.Task[Any]] = []
         try:
             await self._apply(
@@ -124,13 +124,18 @@ class Router:
             resolved_table  # reports are about it: who drains gets nothing from here any more
         )
 
-    async def _match(self, backend: str, body: bytes) -> Match | None:
+    async def match(self, backend: str, body: bytes) -> Match | None:
         """What the replicas of a service hold of a prompt."""
         index, began_s = self._caches.index, time.monotonic()
         match = None if index is None else await index.match(backend, body)
         service, took_s = self._service_of.get(backend, backend), time.monotonic() - began_s
         self.metrics.looked_up(service, match, took_s)
         return match
+
+    def expect(self, backend: str, server: str, match: Match) -> None:
+        """A prompt was sent to a replica."""
+        if self._caches.index is not None:
+            self._caches.index.expect(backend, server, match)
 
     def _answered(self) -> None:
         self._table_s = time.monotonic()

@@ -5,7 +5,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.routing.cache_events.blocks import ReplicaBlocks, block_keys, root_key
+from gantree.routing.cache_events.blocks import Prompt, ReplicaBlocks, block_keys, root_key
 from gantree.routing.cache_events.wire import BlocksCleared, BlocksRemoved, BlocksStored, CacheEvent
 from support.examples import examples
 
@@ -107,6 +107,31 @@ def test_the_oldest_blocks_go_beyond_the_bound() -> None:
         blocks.apply(BlocksStored((number,), None, (number, number), SIZE))
     assert len(blocks) == 3
     assert [_held(blocks, each, each) for each in (6, 7, 8, 9)] == [0, 1, 1, 1]
+
+
+def test_what_was_sent_counts_until_it_is_removed_or_its_time_is_over() -> None:
+    blocks, prompt = ReplicaBlocks(), Prompt((5, 6, 7, 8, 9, 9), "chat")
+    blocks.expect(prompt, 0.0, 10.0)
+    assert blocks.matched_tokens(prompt, 1.0) == 0, "the size of its blocks is not known"
+    blocks.apply(BlocksStored((1,), None, (5, 6), SIZE))
+    blocks.expect(prompt, 0.0, 10.0)
+    assert blocks.matched_tokens(prompt, 9.0) == 6
+    assert blocks.matched_tokens(prompt, 10.0) == 2
+    blocks.apply(BlocksStored((2,), 1, (7, 8), SIZE))
+    blocks.apply(BlocksRemoved((2,)))
+    assert blocks.matched_tokens(prompt, 9.0) == 2
+
+
+def test_what_was_sent_is_bounded() -> None:
+    blocks = ReplicaBlocks(most_blocks=4)
+    blocks.apply(BlocksStored((1,), None, (0, 0), SIZE))
+    for number in range(1, 100):
+        blocks.expect(Prompt((number,) * 8, "chat"), 0.0, 10.0)
+    assert len(blocks._expected) <= 8
+    blocks.expect(Prompt((100, 100), "chat"), 11.0, 20.0)
+    assert len(blocks._expected) == 1
+    blocks.expect(Prompt((101, 101), "chat"), 30.0, 20.0)
+    assert not blocks._expected, "that was too long ago"
 
 
 def test_tokens_that_are_none_are_left_out() -> None:

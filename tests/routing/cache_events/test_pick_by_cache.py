@@ -38,7 +38,7 @@ def test_the_replicas_with_the_most_of_a_prompt_come_first(tmp_path: Path) -> No
         async with CachePublisher() as one, CachePublisher() as two, CachePublisher() as three:
             picker = Picker(caches=CacheIndexes(tmp_path), table=_table(one.port, two.port, three.port))  # fmt: skip
             await picker.caches.apply(picker.table)
-            assert await picker.held(REQUEST) == {}
+            assert await picker.looked_up(REQUEST) is None
             for publisher, blocks in ((one, 1), (two, 4), (three, 2)):
                 await publisher.subscribed()
                 hashes = list(range(blocks))
@@ -46,9 +46,14 @@ def test_the_replicas_with_the_most_of_a_prompt_come_first(tmp_path: Path) -> No
             index = picker.caches.index
             assert index is not None
             await until(lambda: index.held()["chat"].blocks == 7, "all blocks")
-            held = await picker.held(REQUEST)
-            assert held == {"chat.1_1": BLOCK, "chat.2_1": 4 * BLOCK, "chat.3_1": 2 * BLOCK}
-            picked = picker.pick(REQUEST, held)
+            match = await picker.looked_up(REQUEST)
+            assert match is not None
+            assert match.tokens_of_server == {
+                "chat.1_1": BLOCK,
+                "chat.2_1": 4 * BLOCK,
+                "chat.3_1": 2 * BLOCK,
+            }
+            picked = picker.pick(REQUEST, match)
             assert isinstance(picked, Picked)
             names = [each.replica for each in picked.replicas]
             assert (names, picked.reason) == (["chat.2", "chat.3", "chat.1"], Reason.AFFINITY)
@@ -66,7 +71,7 @@ def test_without_the_libraries_it_goes_by_what_it_sent_and_says_so(
         picker = Picker(caches=CacheIndexes(), table=_table(1, 2))
         with caplog.at_level(logging.WARNING):
             await picker.caches.apply(picker.table)
-        assert await picker.held(REQUEST) == {}
+        assert await picker.looked_up(REQUEST) is None
         await picker.caches.end()
 
     asyncio.run(acted())

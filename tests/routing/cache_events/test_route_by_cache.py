@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from support.replica import ReplicaProcess
-from support.routed import Routed, routed, row, service, until
+from support.routed import WITHIN_S, Routed, routed, row, service, until
 from support.tokenizer import write_tokenizer
 
 pytest.importorskip("zmq", reason="needs gantree[cache-events]")
@@ -18,6 +18,7 @@ pytest.importorskip("tokenizers", reason="needs gantree[cache-events]")
 from gantree.routing.cache_events.prompts import PromptReader
 from support.cache_publisher import BLOCK, CachePublisher, removed, stored
 
+OTHER = "the cache holds words of prompts " * 4
 PROMPT = "a router sends requests to replicas of a service " * 4
 
 
@@ -36,12 +37,12 @@ class Stage:
         self.router, self.publishers = router, publishers
         self._reader = PromptReader(home)
 
-    async def hold(self, number: int, content: str, blocks: int) -> None:
-        """Let a replica say that it holds so many blocks of a prompt."""
+    async def hold(self, number: int, content: str, blocks: int, first: int = 1) -> None:
+        """Let a replica say that it holds so many blocks of a prompt, with hashes from the first on."""
         tokens = self._reader.tokens({"messages": [{"role": "user", "content": content}]})
         assert tokens is not None
         assert len(tokens) >= blocks * BLOCK
-        hashes = list(range(1, blocks + 1))
+        hashes = list(range(first, first + blocks))
         await self.publishers[number].publish(stored(hashes, None, tokens[: blocks * BLOCK]))
 
     async def until_held(self, blocks: int) -> None:
@@ -57,14 +58,17 @@ class Stage:
 
 @asynccontextmanager
 async def staged(
-    tmp_path: Path, replicas: Sequence[ReplicaProcess], **more: Any
+    tmp_path: Path,
+    replicas: Sequence[ReplicaProcess],
+    cache_wait_s: float = WITHIN_S,
+    **more: Any,
 ) -> AsyncIterator[Stage]:
     """A stage with two replicas."""
     home = write_tokenizer(tmp_path / "tokenizers" / "chat")
     async with AsyncExitStack() as opened:
         publishers = [await opened.enter_async_context(CachePublisher()) for _ in range(2)]
         router = await opened.enter_async_context(
-            routed(tmp_path, tokenizers=tmp_path / "tokenizers")
+            routed(tmp_path, tokenizers=tmp_path / "tokenizers", cache_wait_s=cache_wait_s)
         )
         rows = [_row(*each) for each in zip(replicas[:2], publishers, strict=True)]
         await router.set(service("chat", rows, affinity="cache", **more))
@@ -82,9 +86,11 @@ def test_a_prompt_goes_where_the_most_of_it_is_held(
             await stage.hold(1, PROMPT, 3)
             await stage.until_held(5)
             assert [await stage.asked(PROMPT) for _ in range(4)] == [("chat.2", "affinity")] * 4
-            await stage.publishers[1].publish(removed([2, 3]))
-            await stage.until_held(3)
-            assert [await stage.asked(PROMPT) for _ in range(4)] == [("chat.1", "affinity")] * 4
+            await stage.hold(0, OTHER, 4, first=10)
+            await stage.hold(1, OTHER, 5, first=10)
+            await stage.publishers[1].publish(removed([13, 14]))
+            await stage.until_held(12)
+            assert [await stage.asked(OTHER) for _ in range(4)] == [("chat.1", "affinity")] * 4
             assert (
                 stage.router.router.metrics.registry.get_sample_value(
                     "gantree_route_cache_lookups_total", {"service": "chat", "result": "found"}
@@ -100,10 +106,11 @@ def test_of_replicas_that_hold_equally_much_each_gets_its_share(
 ) -> None:
     async def acted() -> None:
         async with staged(tmp_path, replicas) as stage:
-            await stage.hold(0, PROMPT, 2)
-            await stage.hold(1, PROMPT, 2)
-            await stage.until_held(4)
-            assert {await stage.asked(PROMPT) for _ in range(20)} == {
+            prompts = [f"{number} requests" for number in range(20)]
+            for number in (0, 1):
+                await stage.hold(number, prompts[0], 1)
+            await stage.until_held(2)
+            assert {await stage.asked(each) for each in prompts} == {
                 ("chat.1", "affinity"),
                 ("chat.2", "affinity"),
             }
@@ -131,6 +138,20 @@ def test_a_full_replica_is_passed_over(tmp_path: Path, replicas: list[ReplicaPro
             await stage.router.get_direct(first.port, "/release")
             await stage.router.get_direct(replicas[1].port, "/release")
             await held
+
+    asyncio.run(acted())
+
+
+def test_prompts_that_come_before_the_events_of_the_first_follow_it(
+    tmp_path: Path, replicas: list[ReplicaProcess]
+) -> None:
+    async def acted() -> None:
+        async with staged(tmp_path, replicas) as stage:
+            for number in (0, 1):
+                await stage.hold(number, "a router sends", 2)
+            await stage.until_held(4)
+            first, _ = await stage.asked(PROMPT)
+            assert [await stage.asked(PROMPT) for _ in range(8)] == [(first, "affinity")] * 8
 
     asyncio.run(acted())
 
@@ -180,7 +201,7 @@ def test_a_lookup_that_takes_too_long_is_not_waited_for(
     tmp_path: Path, replicas: list[ReplicaProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def acted() -> None:
-        async with staged(tmp_path, replicas) as stage:
+        async with staged(tmp_path, replicas, cache_wait_s=0.05) as stage:
             await stage.hold(1, PROMPT, 3)
             await stage.until_held(3)
             index, answered = stage.router.router._caches.index, asyncio.Event()

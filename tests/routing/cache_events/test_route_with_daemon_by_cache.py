@@ -64,7 +64,14 @@ def test_another_router_finds_what_the_prompts_of_the_first_left_in_the_caches(
 ) -> None:
     write_tokenizer(tmp_path / "tokenizers" / "chat")
     state = tmp_path / "state"
-    options = ["--state", str(state), "--tokenizers", str(tmp_path / "tokenizers")]
+    options = [
+        "--state",
+        str(state),
+        "--tokenizers",
+        str(tmp_path / "tokenizers"),
+        "--cache-wait",
+        "1m",
+    ]
     with Daemon(state, CLUSTER) as daemon:
         site = Site(daemon)
         site.client.submit(SERVICE)

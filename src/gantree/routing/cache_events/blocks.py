@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import islice
 
 from gantree.routing.cache_events.wire import (
     BlocksCleared,
@@ -22,6 +23,8 @@ from gantree.routing.cache_events.wire import (
 MOST_BLOCKS = 1 << 18
 """Of one replica; beyond, the oldest are forgotten. Some 400 bytes each."""
 KEY_BYTES = 8
+MOST_FORGOTTEN = 10_000
+"""Of expected blocks at a time: more than a prompt has."""
 LARGEST_TOKEN = (1 << 32) - 1
 
 
@@ -41,6 +44,21 @@ def block_keys(tokens: Sequence[int], block_size: int, before: bytes) -> list[by
 
 
 @dataclass(slots=True)
+class Prompt:
+    """The tokens of a request, and the model that it names."""
+
+    tokens: Sequence[int]
+    model: str
+    _keys: dict[tuple[int, str], list[bytes]] = field(default_factory=dict)
+
+    def keys(self, block_size: int, lora: str) -> list[bytes]:
+        """Return the keys of its blocks; made once for each size."""
+        if (block_size, lora) not in self._keys:
+            self._keys[block_size, lora] = block_keys(self.tokens, block_size, root_key(lora))
+        return self._keys[block_size, lora]
+
+
+@dataclass(slots=True)
 class _Block:
     key: bytes
     mediums: set[str]
@@ -48,8 +66,10 @@ class _Block:
 
 @dataclass(slots=True)
 class ReplicaBlocks:
-    """What one replica holds. block_size is 0 until a block was stored. orphans: blocks left out, as the block in
-    front of them is not known: it was stored before the first event that was read. loras: names of adapters.
+    """What one replica holds, and what it was sent a moment ago. block_size is 0 until a block was stored.
+
+    orphans: blocks left out, as the block in front of them is not known: it was stored before the first event that was
+    read. loras: names of adapters.
     """
 
     most_blocks: int = MOST_BLOCKS
@@ -58,6 +78,7 @@ class ReplicaBlocks:
     loras: set[str] = field(default_factory=set)
     _blocks: dict[tuple[Hash, int], _Block] = field(default_factory=dict)
     _held: Counter[bytes] = field(default_factory=Counter)
+    _expected: dict[bytes, float] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self._blocks)
@@ -77,13 +98,36 @@ class ReplicaBlocks:
         """Forget all blocks."""
         self._blocks.clear()
         self._held.clear()
+        self._expected.clear()
 
-    def matched(self, keys: Sequence[bytes]) -> int:
-        """How many of these blocks, from the first on, it holds."""
+    def matched_tokens(self, prompt: Prompt, now: float) -> int:
+        """How many tokens of a prompt, from the first on, it holds or is expected to hold now."""
+        if not self.block_size:
+            return 0
+        return self.matched(self._keys(prompt), now) * self.block_size
+
+    def expect(self, prompt: Prompt, now: float, until: float) -> None:
+        """A prompt was sent to it: its blocks count until its events have come, or will not come any more."""
+        for key in list(islice(self._expected, MOST_FORGOTTEN)):
+            if self._expected[key] > now and len(self._expected) <= self.most_blocks:
+                break
+            del self._expected[key]
+        if not self.block_size or until <= now:
+            return
+        for key in self._keys(prompt):
+            self._expected.pop(key, None)
+            self._expected[key] = until
+
+    def matched(self, keys: Sequence[bytes], now: float = 0.0) -> int:
+        """How many of these blocks, from the first on, it holds or is expected to hold now."""
         for number, key in enumerate(keys):
-            if key not in self._held:
+            if key not in self._held and self._expected.get(key, now) <= now:
                 return number
         return len(keys)
+
+    def _keys(self, prompt: Prompt) -> list[bytes]:
+        lora = prompt.model if prompt.model in self.loras else ""
+        return prompt.keys(self.block_size, lora)
 
     def _store(self, event: BlocksStored) -> None:
         if not event.tokens or len(event.tokens) != len(event.hashes) * event.block_size:
@@ -134,6 +178,7 @@ class ReplicaBlocks:
 
     def _drop(self, name: tuple[Hash, int]) -> None:
         key = self._blocks.pop(name).key
+        self._expected.pop(key, None)
         self._held[key] -= 1
         if not self._held[key]:
             del self._held[key]

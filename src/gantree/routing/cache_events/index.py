@@ -3,16 +3,16 @@
 import asyncio
 import json
 import logging
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import zmq.asyncio
 
-from gantree.routing.cache_events.blocks import block_keys, root_key
+from gantree.routing.cache_events.blocks import Prompt
 from gantree.routing.cache_events.match import Held, Match
 from gantree.routing.cache_events.prompts import PromptReader
 from gantree.routing.cache_events.subscriber import Publisher, Subscriber
@@ -21,6 +21,8 @@ from gantree.routing.table import RoutedReplica, RoutedService, RouteTable
 log = logging.getLogger(__name__)
 THREADS = 2
 """Prompts that are read at a time."""
+EXPECTED_S = 10.0
+"""So long the blocks of a prompt that was sent to a replica count as held, if its events say nothing of them."""
 
 
 @dataclass(slots=True)
@@ -70,24 +72,20 @@ class CacheIndex:
         if not heard:
             return None
         loop = asyncio.get_running_loop()
-        read = await loop.run_in_executor(self._threads, _tokens, service.reader, body)
-        if read is None:
+        prompt = await loop.run_in_executor(self._threads, _prompt, service.reader, body)
+        if prompt is None:
             return None
-        tokens, model = read
-        keys: dict[tuple[int, str], list[bytes]] = {}
-        found = {}
-        for server, blocks in heard.items():
-            if not blocks.block_size:
-                continue
-            lora = model if model in blocks.loras else ""
-            if (blocks.block_size, lora) not in keys:
-                keys[blocks.block_size, lora] = block_keys(
-                    tokens, blocks.block_size, root_key(lora)
-                )
-            held = blocks.matched(keys[blocks.block_size, lora]) * blocks.block_size
-            if held:
-                found[server] = held
-        return Match(len(tokens), found)
+        now = time.monotonic()
+        tokens = {server: each.matched_tokens(prompt, now) for server, each in heard.items()}
+        found = {server: count for server, count in tokens.items() if count}
+        return Match(prompt, found, now + EXPECTED_S)
+
+    def expect(self, backend: str, server: str, match: Match) -> None:
+        """A prompt was sent to a replica, whose engine has not published its blocks yet."""
+        service = self._services.get(backend)
+        subscriber = service.subscribers.get(server) if service else None
+        if subscriber is not None:
+            subscriber.blocks.expect(match.prompt, time.monotonic(), match.expected_until)
 
     def held(self) -> Mapping[str, Held]:
         """What is known of each service, by its backend."""
@@ -153,12 +151,12 @@ def _publisher(replica: RoutedReplica) -> Publisher | None:
     return Publisher(replica.host, replica.cache_events_port, replica.cache_replay_port)
 
 
-def _tokens(reader: PromptReader, body: bytes) -> tuple[Any, str] | None:
-    """The tokens of a request and its model."""
+def _prompt(reader: PromptReader, body: bytes) -> Prompt | None:
+    """The prompt of a request."""
     with suppress(ValueError, RecursionError):
         document = json.loads(body)
         tokens = reader.tokens(document) if isinstance(document, dict) else None
-        return None if tokens is None else (tokens, str(document.get("model", "")))
+        return None if tokens is None else Prompt(tokens, str(document.get("model", "")))
     return None
 
 

@@ -2,14 +2,27 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gantree.routing.cache_events.blocks import Prompt
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """How many tokens of a prompt each replica holds, by the name of its server; those that hold none are left out."""
+    """How many tokens of a prompt each replica holds, by the name of its server; those that hold none are left out.
 
-    prompt_tokens: int
+    expected_until: until then a replica that gets the prompt counts as one that holds all of it.
+    """
+
+    prompt: "Prompt"
     tokens_of_server: Mapping[str, int]
+    expected_until: float = 0.0
+
+    @property
+    def prompt_tokens(self) -> int:
+        """How many tokens the prompt has."""
+        return len(self.prompt.tokens)
 
     @property
     def most(self) -> int:

@@ -64,6 +64,7 @@ class Subscriber:
                     log.warning("%s: found no cache events, but %d frames", self._name, len(frames))
                     continue
                 await self.take(int.from_bytes(frames[1], "big"), frames[2], context)
+                await asyncio.sleep(0)
 
     async def take(self, number: int, payload: bytes, context: "zmq.asyncio.Context") -> None:
         """Take a batch, after those that were missed before it."""
@@ -100,6 +101,7 @@ class Subscriber:
                             self._forget()
                             self._gap()
                         self._apply(number, batch)
+                    await asyncio.sleep(0)  # what has come already would keep others waiting
         except TimeoutError:
             log.debug("%s: no replay of cache events", self._name)
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gantree.routing.cache_events.match import Match
 from gantree.routing.cache_events.opening import CacheIndexes
 from gantree.routing.choice import Candidate, Reason, cache_order, choose, session_order
 from gantree.routing.prefixes import PrefixTable, prefix_keys
@@ -74,16 +75,15 @@ class Picker:
     _known: dict[str, PrefixTable] = field(default_factory=dict)
     _turn: int = 0
 
-    async def held(self, request: Request) -> Mapping[str, int]:
-        """The tokens of its prompt that each replica holds, by server; none where that is not known."""
+    async def looked_up(self, request: Request) -> Match | None:
+        """What replicas hold of its prompt; None where that is not known."""
         service, index = self._service_of(request), self.caches.index
         if isinstance(service, Refused) or index is None or service.routing.affinity != "cache":
-            return {}
-        match = await index.match(service.backend, request.body)
-        return {} if match is None else match.tokens_of_server
+            return None
+        return await index.match(service.backend, request.body)
 
-    def pick(self, request: Request, held: Mapping[str, int]) -> Picked | Refused:
-        """The replicas for a request; held: as of `held`."""
+    def pick(self, request: Request, match: Match | None = None) -> Picked | Refused:
+        """The replicas for a request; match: as of `looked_up`."""
         service = self._service_of(request)
         if isinstance(service, Refused):
             return service
@@ -91,12 +91,14 @@ class Picker:
         candidates = [self._candidate(service, each) for each in of_server.values()]
         caller = self._caller(request)
         self._turn += 1
-        preferred, keys = self._preferred(service, request, caller, candidates, held)
+        preferred, keys = self._preferred(service, request, caller, candidates, match)
         first = choose(candidates, caller, preferred, self._turn)
         if first.replica is None:
             return _refused(service, first.reason)
         if keys:
             self._prefixes(service).record(keys, first.replica)
+        if match is not None and self.caches.index is not None:
+            self.caches.index.expect(service.backend, first.replica, match)
         names = [first.replica]
         while len(names) < self.most_endpoints:
             left = [each for each in candidates if each.name not in names]
@@ -142,7 +144,7 @@ class Picker:
         request: Request,
         caller: Sequence[str],
         candidates: Sequence[Candidate],
-        held: Mapping[str, int],
+        match: Match | None,
     ) -> tuple[list[str], list[int]]:
         """Replicas that a request prefers, and the keys of its beginning."""
         if service.routing.affinity == "session":
@@ -152,8 +154,8 @@ class Picker:
             starts = (request.body.find(word) for word in (b'"messages"', b'"prompt"'))
             start = next((each for each in starts if each >= 0), 0)
             keys = prefix_keys(request.body[start:])
-            if held:
-                return cache_order(candidates, caller, held, self._turn), keys
+            if match is not None and match.most:
+                return cache_order(candidates, caller, match.tokens_of_server, self._turn), keys
             known = self._prefixes(service).replica(keys)
             return ([known] if known else []), keys
         return [], []

@@ -126,7 +126,7 @@ class RequestStream:
     async def _destination(self, part: str) -> Any:
         """The endpoints, in the header and in the metadata; or the refusal."""
         request = Request(self._headers, bytes(self._body), self._subset)
-        picked = self._picker.pick(request, await self._picker.held(request))
+        picked = self._picker.pick(request, await self._picker.looked_up(request))
         if isinstance(picked, Refused):
             self._refuse(picked)
             return _immediate(picked.status, picked.sentence)

@@ -24,6 +24,8 @@ SPARE_S = 60.0
 """So much longer than a replica may be silent does a client wait."""
 LONGEST_S = 24 * 86_400.0
 """HAProxy takes 2^31 ms at most."""
+CACHE_WAIT_S = 0.05
+"""So long a request waits for what replicas hold of its prompt, and then goes without."""
 BODY_BYTES = 128 * 1024
 """How much of a request is read before it is sent on: its model, its prefix, and what can be sent again."""
 TENANTS = "_tenants"
@@ -49,6 +51,7 @@ class Settings:
     places: tuple[tuple[str, str], ...] = ()
     explain: bool = False
     body_bytes: int = BODY_BYTES
+    cache_wait_s: float = CACHE_WAIT_S
 
 
 def backends_of(table: RouteTable) -> tuple[tuple[str, float, float], ...]:
@@ -89,6 +92,7 @@ global
   log ring@{RING} len 2048 format raw local0
   setenv GANTREE_ROUTE_TABLE {quoted(directory / "table")}
   setenv GANTREE_ROUTE_CACHE {quoted(f"unix@{directory.parent / CACHE_SOCKET}")}
+  setenv GANTREE_ROUTE_CACHE_WAIT_S {settings.cache_wait_s:.3f}
   {f"setenv GANTREE_ROUTE_AT {quoted(settings.at)}" if settings.at else "unsetenv GANTREE_ROUTE_AT"}
   lua-prepend-path {quoted(directory / "?.lua")}
   lua-load {quoted(directory / "router.lua")}

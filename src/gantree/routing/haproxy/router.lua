@@ -1,6 +1,7 @@
 -- What HAProxy runs for each request of `gantree route`: finds the service, chooses the replica, refuses what is too
 -- much. Environment: GANTREE_ROUTE_TABLE, a file with the table at the start; GANTREE_ROUTE_AT, the place of callers that
--- do not say theirs; GANTREE_ROUTE_CACHE, the socket of cache_events/lookup_socket.py.
+-- do not say theirs; GANTREE_ROUTE_CACHE, the socket of cache_events/lookup_socket.py, and
+-- GANTREE_ROUTE_CACHE_WAIT_S, how long an answer of it may take.
 --
 -- The table comes in lines, from that file and over the runtime socket (`gantree LINE`). Words are percent-encoded:
 --     service BACKEND NAME QUEUE WAIT_MS AFFINITY CONCURRENCY [MODEL...]
@@ -16,7 +17,7 @@ local choice = require("choice")
 local prefixes = require("prefixes")
 
 local TABLE_FILE, DEFAULT_PLACE = os.getenv("GANTREE_ROUTE_TABLE"), os.getenv("GANTREE_ROUTE_AT")
-local CACHE_SOCKET = os.getenv("GANTREE_ROUTE_CACHE")
+local CACHE_SOCKET, CACHE_WAIT_S = os.getenv("GANTREE_ROUTE_CACHE"), tonumber(os.getenv("GANTREE_ROUTE_CACHE_WAIT_S"))
 
 local SHARE_OF_QUEUE = {high = 1.0, normal = 0.75, low = 0.5}
 local RANK = {low = 1, normal = 2, high = 3}
@@ -26,7 +27,6 @@ local NEXT = "_next" -- the backend that stands for the process that has taken o
 local POLL_MS = 25
 local GONE_S = 1.0 -- a request that waits and has not polled for so long is not there any more
 local RETRY_SHARE, RETRY_FREE = 0.2, 10 -- retries over requests of the last seconds; so many are always allowed
-local LOOKUP_S = 0.05 -- a request waits so long for what replicas hold of its prompt, and then goes without
 local KEPT = 0.9 -- of the counts of retries and requests, a second later
 
 local services = {} -- by backend
@@ -242,18 +242,24 @@ local function session_of(txn, body)
     return session
 end
 
--- The tokens of a prompt that each replica holds, by server; none where that is not known, or not in time.
+local placed = {} -- number and server of prompts that were looked up and sent on: the next lookup says so
+
+-- The tokens of a prompt that each replica holds, by server, and the number of the answer; none and nil where that is not
+-- known, or not in time.
 local function looked_up(service, backend, body)
     if service.affinity ~= "cache" or body == "" then return {} end
+    local words = {backend, #body, table.unpack(placed)}
+    placed = {}
     local socket = core.tcp()
-    socket:settimeout(LOOKUP_S)
+    socket:settimeout(CACHE_WAIT_S)
     local line = socket:connect(CACHE_SOCKET)
-        and socket:send(backend .. " " .. #body .. "\n" .. body)
+        and socket:send(table.concat(words, " ") .. "\n" .. body)
         and socket:receive("*l")
     socket:close()
+    local number, rest = (line or ""):match("^(%d+)(.*)$")
     local held = {}
-    for server, tokens in (line or ""):gmatch("(%S+) (%d+)") do held[server] = tonumber(tokens) end
-    return held
+    for server, tokens in (rest or ""):gmatch("(%S+) (%d+)") do held[server] = tonumber(tokens) end
+    return held, number
 end
 
 -- Replicas that the request prefers, and the keys of its beginning. held: as of looked_up.
@@ -342,7 +348,7 @@ local function choose(txn)
     if not backend then return refuse(txn, 404, "no_service", problem) end
     local service, caller, priority = services[backend], caller_of(txn), priority_of(txn)
     txn:set_var("txn.backend", backend)
-    local held = looked_up(service, backend, body)
+    local held, number = looked_up(service, backend, body)
     local server, reason = chosen(txn, service, backend, caller, body, held)
     if not server and is_too_much(txn, service, backend, priority) then
         return refuse(txn, 503, "overloaded", "too many requests wait for this service; try again later")
@@ -359,6 +365,7 @@ local function choose(txn)
     txn:set_priority_class(CLASS[priority])
     txn:set_var("txn.reason", reason)
     if server then txn:set_var("txn.server", server) end
+    if server and number then placed[#placed + 1], placed[#placed + 2] = number, server end
     if service.no_retry then txn:set_var("txn.no_retry", true) end
 end
 
