@@ -1,6 +1,9 @@
 """A daemon and a Kubernetes cluster behind one front: processes of this machine, with pods that are processes, too."""
 
+import json
 import re
+import socket
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -20,7 +23,8 @@ from support.kubernetes.controllers.processes import ProcessKubelet
 from support.pods import PodStage
 
 CRDS = Path(__file__).parents[2] / "deploy/kubernetes/crds"
-GANGJOBS = "/apis/gantree.io/v1alpha1/namespaces/default/gangjobs"
+HOME = "/apis/gantree.io/v1alpha1/namespaces/default"
+GANGJOBS = f"{HOME}/gangjobs"
 CLUSTER = """
 name: east
 tiers: [node]
@@ -38,6 +42,20 @@ clusters:
   - {{name: pods, url: "{pods}", token_file: "{pods_token}", region: us, data: [imagenet], storage: [/]}}
 links: [{{between: [eu, us], USD_per_GiB: 0.02, bandwidth_GBps: 1}}]
 """
+SERVER = """
+import os
+from http.server import BaseHTTPRequestHandler, HTTPServer
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+    def log_message(self, *told):
+        pass
+class Server(HTTPServer):
+    allow_reuse_port = True
+Server(("", int(os.environ["PORT"])), Handler).serve_forever()
+"""
+"""All replicas are on one machine, and share the port."""
 NEAR = "data: [{name: imagenet, GiB: 1000}]"
 """Of a job that starts in the Kubernetes cluster first, as its data is there."""
 
@@ -185,6 +203,45 @@ def test_a_job_stays_in_a_kubernetes_cluster_that_is_cut_off_until_an_operator_s
     until(lambda: world.stage.gangjobs("train") == [])
     assert world.is_at("train", "east")
     assert "TWICE" not in said.read_text()
+
+
+def test_a_service_of_all_regions_is_a_gangservice_there_and_one_service_for_routers(
+    world: KubernetesWorld,
+) -> None:
+    with socket.create_server(("", 0)) as free:
+        port = free.getsockname()[1]
+    run = json.dumps([sys.executable, "-I", "-S", "-c", SERVER])
+    text = (
+        f"kind: service\nname: chat\nregions: all\nport: {port}\ndrain: 0s\n"
+        "ready: {http: /health, every: 100ms}\n"
+        f"gang: [{{role: server, members: 1, each: {{cpus: 1}}, image: serve, run: {run}}}]\n"
+    )
+    world.client.submit(f"{text}replicas: {{min: 1, max: 2}}")
+    until(
+        lambda: (
+            gangservice(world)["spec"]["replicas"]
+            == {"min": 1, "max": 2, "wanted": 1, "floor": 0, "spare": 0}
+        )
+    )
+    until(lambda: world.replicas().keys() == {"east/chat.1", "pods/default.chat-1"})
+    (row,) = world.client.services()
+    assert (row["service"], row["wanted"], row["cluster"]) == ("chat", 2, "east,pods")
+    (routed,) = world.client.routes()["services"]
+    assert routed["service"] == "chat"
+    world.client.scale_service("chat", 2)
+    until(lambda: gangservice(world)["spec"]["replicas"]["wanted"] == 2)
+    until(lambda: world.daemons["east"].client.service("chat")["wanted"] == 2)
+    world.client.submit(f"{text}replicas: {{min: 1, max: 3}}")
+    until(lambda: gangservice(world)["spec"]["replicas"]["max"] == 3)
+    world.client.cancel("chat")
+    until(lambda: world.stage.api.get(f"{HOME}/gangservices/chat").status_code == 404)
+    until(partial(world.has_ended, "chat.region2"))
+    until(lambda: world.pods("chat") == [] and world.daemons["east"].client.services() == [])
+
+
+def gangservice(world: KubernetesWorld) -> dict[str, Any]:
+    found: dict[str, Any] = world.stage.api.get(f"{HOME}/gangservices/chat").json()
+    return found if "spec" in found else {"spec": {"replicas": {}}}
 
 
 def held(there: Client, of: str) -> bool:

@@ -1,34 +1,44 @@
-"""Jobs of a federation that a cluster keeps itself: on Kubernetes as GangJobs. Others are in the ledger."""
+"""Jobs and services of a federation that a cluster keeps itself: on Kubernetes as GangJobs and GangServices.
+
+Others are in the ledger.
+"""
 
 from concurrent.futures import Future
 from typing import Any, Protocol, runtime_checkable
 
 from gantree.model.jobs import Job
+from gantree.model.services import ServiceSpec
 
 Json = dict[str, Any]
 
 
 class FederatedJobs(Protocol):
-    """What a cluster does with the jobs that a federation hands in. It goes by its own names for them."""
+    """What a cluster does with the jobs and services that a federation hands in. It goes by its own names for them."""
 
-    def check(self, job: Job) -> None:
-        """Raise Unsupported for a job that the cluster cannot keep; on the controller's thread."""
+    def check(self, asked: Job | ServiceSpec) -> None:
+        """Raise Unsupported for what the cluster cannot keep; on the controller's thread."""
         ...
 
-    def create(self, job: Job) -> "Future[str]":
-        """Keep a job, once for each assignment; its name. Raises BadInput, Unreachable in the future."""
+    def create(self, asked: Job | ServiceSpec) -> "Future[str]":
+        """Keep a job, once for each assignment, or a service, which may be there already; its name.
+
+        Raises BadInput, Unreachable in the future.
+        """
         ...
 
     def rows(self, federation: str) -> list[Json]:
-        """The jobs of a federation that have not ended; on the controller's thread."""
+        """The jobs and services of a federation that have not ended; on the controller's thread."""
         ...
 
-    def row(self, name: str) -> "Future[Json]":
-        """One job, ended or not. Raises NotFound, Unreachable in the future."""
+    def row(self, name: str, *, is_service: bool) -> "Future[Json]":
+        """One of them, ended or not. Raises NotFound, Unreachable in the future."""
         ...
 
-    def cancel(self, name: str) -> "Future[None]":
-        """End a job. Raises NotFound, Conflict for one that has ended, Unreachable in the future."""
+    def cancel(self, name: str, *, is_service: bool, assignment: str | None) -> "Future[None]":
+        """End one; assignment: only if it came by that.
+
+        Raises NotFound, Conflict for one that has ended or came by another one, Unreachable in the future.
+        """
         ...
 
 

@@ -13,8 +13,8 @@ from gantree.api.client.request import Request
 from gantree.api.client.requests import cancel, job
 from gantree.api.client.service_requests import cancel_service, service
 from gantree.api.client.site_requests import (
-    cancel_federated_gangjob,
-    federated_gangjob,
+    cancel_federated_object,
+    federated_object,
     renew_lease,
 )
 from gantree.federation.calls import Call, CallKind
@@ -135,18 +135,23 @@ def request_of(call: Call) -> Request[Json]:
 
 
 def _cancellation(call: Call) -> Request[Json]:
+    if "/" in call.remote:
+        came_by = call.came_by if call.is_service else None
+        return cancel_federated_object(_kind(call), call.remote, assignment=came_by)
     if call.is_service:
         return cancel_service(call.remote, assignment=call.came_by)
-    if "/" in call.remote:
-        return cancel_federated_gangjob(*call.remote.split("/", 1))
     return cancel(call.remote)
 
 
 def _question(call: Call) -> Request[Json]:
-    """About what a cluster has; a GangJob is known as NAMESPACE/NAME."""
-    if call.is_service:
-        return service(call.remote)
-    return federated_gangjob(*call.remote.split("/", 1)) if "/" in call.remote else job(call.remote)
+    """About what a cluster has; an object of Kubernetes is known as NAMESPACE/NAME."""
+    if "/" in call.remote:
+        return federated_object(_kind(call), call.remote)
+    return service(call.remote) if call.is_service else job(call.remote)
+
+
+def _kind(call: Call) -> str:
+    return "gangservices" if call.is_service else "gangjobs"
 
 
 def _submission(call: Call) -> Json:
@@ -157,7 +162,7 @@ def _submission(call: Call) -> Json:
 
 def _plain(call: Call, answer: Json) -> Json:
     """The answer as the front reads it: a service that has ended was cancelled."""
-    if call.kind is CallKind.LOOK and call.is_service:
+    if call.kind is CallKind.LOOK and call.is_service and "/" not in call.remote:
         return {"phase": "running" if answer["ended_at"] is None else "cancelled"}
     if call.kind is CallKind.SUBMIT and call.is_service:
         return {"jobs": [{"job": each["service"]} for each in answer["services"]]}

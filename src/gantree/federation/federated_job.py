@@ -67,6 +67,11 @@ class FederatedJob:
         return self.kind == "service"
 
     @property
+    def service_there(self) -> str:
+        """The name by which the cluster that has a service lists it: of a GangService with its namespace."""
+        return self.remote.replace("/", ".", 1)
+
+    @property
     def is_leased(self) -> bool:
         """Whether its processes end with the lease of its cluster."""
         return not self.is_service

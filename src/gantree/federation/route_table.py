@@ -4,8 +4,8 @@ A replica is called CLUSTER/REPLICA here, as two clusters may have replicas of o
 region and its cluster, so for a router the region is the widest domain: what is near is in its own.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
@@ -18,12 +18,25 @@ LATENCIES = ("latency_p50_s", "latency_p99_s", "ttft_p99_s", "itl_p99_s")
 
 @dataclass(frozen=True, slots=True)
 class ClusterTable:
-    """The table of one cluster, and whether it can be reached now."""
+    """The table of one cluster, and whether it can be reached now.
+
+    names are those of services of the front, by the names that they have there.
+    """
 
     cluster: str
     version: str
     services: tuple[Json, ...]
     is_reachable: bool
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def name_of(self, service: Json) -> str:
+        """The name of a row's service here."""
+        there: str = service["service"]
+        return self.names.get(there, there)
+
+    def name_there(self, service: str) -> str:
+        """The name of a service in the cluster."""
+        return next((there for there, name in self.names.items() if name == service), service)
 
 
 def merged(federation: Federation, tables: Iterable[ClusterTable]) -> list[Json]:
@@ -33,7 +46,8 @@ def merged(federation: Federation, tables: Iterable[ClusterTable]) -> list[Json]
         region = federation.cluster(table.cluster).region
         for service in table.services:
             replicas = [_replica(table, region, each) for each in service["replicas"]]
-            row = rows.setdefault(service["service"], {**service, "wanted": 0, "replicas": []})
+            name = table.name_of(service)
+            row = rows.setdefault(name, {**service, "service": name, "wanted": 0, "replicas": []})
             row["wanted"] += service["wanted"] if table.is_reachable else 0
             row["replicas"] += replicas
     return [rows[name] for name in sorted(rows)]
@@ -54,13 +68,16 @@ def divided(report: Json, tables: Sequence[ClusterTable]) -> dict[str, Json]:
     having: dict[str, list[str]] = {}
     for table in reachable:
         for service in table.services:
-            having.setdefault(service["service"], []).append(table.cluster)
+            having.setdefault(table.name_of(service), []).append(table.cluster)
     return {
         table.cluster: {
             **report,
             "version": table.version,
             "services": [
-                _part(service, table.cluster, having[service["service"]][0])
+                {
+                    **_part(service, table.cluster, having[service["service"]][0]),
+                    "service": table.name_there(service["service"]),
+                }
                 for service in report["services"]
                 if table.cluster in having.get(service["service"], ())
             ],

@@ -20,7 +20,7 @@ from gantree.api.client.request import LONGEST_WAIT_S
 from gantree.api.client.request import Request as Asked
 from gantree.api.client.requests import why as ask_why
 from gantree.api.client.service_requests import report_routes, scale_service, service, services
-from gantree.api.client.site_requests import federated_gangjob
+from gantree.api.client.site_requests import federated_object
 from gantree.api.http.problems import MEDIA_TYPE
 from gantree.api.http.responses import json_response
 from gantree.api.routes.jobs import IdempotencyKey, SubmissionRequest
@@ -189,7 +189,7 @@ async def _why_there(backend: FrontBackend, job: FederatedJob) -> str:
     silent = f"{job.cluster} does not answer now."
     remote = job.remote
     if "/" in remote:
-        gangjob = await _ask(backend, job.cluster, federated_gangjob(*remote.split("/", 1)), {})
+        gangjob = await _ask(backend, job.cluster, federated_object("gangjobs", remote), {})
         if not gangjob or gangjob["in_ledger"] is None:
             return f"GangJob {remote} has no pods yet." if gangjob else silent
         remote = gangjob["in_ledger"]
@@ -239,12 +239,15 @@ def _add_services(routes: APIRouter, backend: FrontBackend) -> None:
         """The services of the federation, each with the sums over its clusters, as those tell."""
         names = list(backend.clients)
         answers = await asyncio.gather(*(_ask(backend, name, services(), []) for name in names))
-        copies = {(job.cluster, job.remote): job for job in front.jobs.values() if job.is_service}
+        copies = {
+            (job.cluster, job.service_there): job for job in front.jobs.values() if job.is_service
+        }
         of_service: dict[str, list[service_rows.Copy]] = {}
         for name, told in zip(names, answers, strict=True):
             for row in told:
                 if (job := copies.get((name, row["service"]))) is not None:
-                    of_service.setdefault(job.name, []).append((name, row))
+                    copy = (name, {**row, "service": job.name})
+                    of_service.setdefault(job.name, []).append(copy)
         return json_response(
             {"services": [service_rows.summed(each) for each in of_service.values()]}
         )
@@ -254,9 +257,13 @@ def _add_services(routes: APIRouter, backend: FrontBackend) -> None:
         """A service as the clusters that have it tell; without those that do not answer."""
         placed = _placed(backend, name)
         answers: list[Json] = await asyncio.gather(
-            *(_ask(backend, copy.cluster, service(copy.remote), {}) for copy in placed)
+            *(_ask(backend, copy.cluster, service(copy.service_there), {}) for copy in placed)
         )
-        told = [(copy.cluster, row) for copy, row in zip(placed, answers, strict=True) if row]
+        told = [
+            (copy.cluster, {**row, "service": name})
+            for copy, row in zip(placed, answers, strict=True)
+            if row
+        ]
         if not told:
             clusters = ", ".join(copy.cluster for copy in placed)
             raise Unreachable(f"{clusters} does not answer now")
@@ -266,7 +273,9 @@ def _add_services(routes: APIRouter, backend: FrontBackend) -> None:
     async def scale(name: str, body: ServiceScaleRequest) -> Response:
         """Have another number of replicas run in each cluster that has the service."""
         for copy in _placed(backend, name):
-            await backend.clients[copy.cluster].send(scale_service(copy.remote, body.replicas))
+            await backend.clients[copy.cluster].send(
+                scale_service(copy.service_there, body.replicas)
+            )
         return json_response({"service": name}, 202)
 
     @routes.post("/services/{name}/cancel", status_code=202, **needs(Need.OPERATE))

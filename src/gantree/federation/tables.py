@@ -64,11 +64,16 @@ class Tables:
         """The tables as they came last, in the order of the file."""
         front, now = self._front, now_s()
         lost_after_s = front.federation.lost_after_s
+        names: dict[str, dict[str, str]] = {}
+        for job in front.jobs.values():
+            if job.is_service and job.is_assigned:
+                names.setdefault(job.cluster, {})[job.service_there] = job.name
         return [
             ClusterTable(
                 name,
                 *self._told[name],
                 front.leases[name].is_connected(now, lost_after_s),
+                names.get(name, {}),
             )
             for name in self._clients
             if name in self._told

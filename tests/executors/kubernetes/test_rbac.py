@@ -35,6 +35,10 @@ UNUSED = {
     ("create", "gantree.io", "gangjobs"): "a replica of a GangService: test_gangservices",
     ("patch", "gantree.io", "gangjobs"): "a replica that drains: test_gangservices",
     ("patch", "gantree.io", "gangjobs/status"): "how a GangJob is: test_gangjobs",
+    **dict.fromkeys(
+        ((verb, "gantree.io", "gangservices") for verb in ("create", "patch", "delete")),
+        "a service of a federation: test_federated_objects",
+    ),
     ("patch", "gantree.io", "gangservices/status"): "how a GangService is: test_gangservices",
     ("patch", "gantree.io", "gangservices/scale"): "one that has targets: test_routed_gangservices",
     (

@@ -75,16 +75,23 @@ def renew_lease(
     return Request("POST", "/v1/federation/lease", body=body)
 
 
-def federated_gangjob(namespace: str, name: str) -> Request[Json]:
-    """A GangJob that a federation handed in, as the API server has it."""
-    values = {"namespace": namespace, "name": name}
-    return Request("GET", "/v1/federation/gangjobs/{namespace}/{name}", values)
+def federated_object(kind: str, name: str) -> Request[Json]:
+    """What a federation handed in, as the API server has it. kind: gangjobs or gangservices; name: NAMESPACE/NAME."""
+    return Request("GET", "/v1/federation/{kind}/{namespace}/{name}", _object_path(kind, name))
 
 
-def cancel_federated_gangjob(namespace: str, name: str) -> Request[Json]:
-    """Delete a GangJob that a federation handed in; it is there until its pods are gone."""
-    values = {"namespace": namespace, "name": name}
-    return Request("POST", "/v1/federation/gangjobs/{namespace}/{name}/cancel", values)
+def cancel_federated_object(
+    kind: str, name: str, *, assignment: str | None = None
+) -> Request[Json]:
+    """Delete what a federation handed in, if it came by this assignment; it is there until its pods are gone."""
+    path = "/v1/federation/{kind}/{namespace}/{name}/cancel"
+    query = {"assignment": assignment}
+    return Request("POST", path, _object_path(kind, name), query=query)
+
+
+def _object_path(kind: str, name: str) -> dict[str, str]:
+    namespace, _, own = name.partition("/")
+    return {"kind": kind, "namespace": namespace, "name": own}
 
 
 def links() -> Request[Rows]:

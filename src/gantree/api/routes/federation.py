@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
@@ -22,6 +22,7 @@ from gantree.model.federation import Renewal, Stamp
 from gantree.text.words import NAME_PATTERN
 
 T = TypeVar("T")
+Kind = Literal["gangjobs", "gangservices"]
 
 
 class StampBody(Body):
@@ -50,7 +51,7 @@ class StampResponse(BaseModel):
 class LeasedJobRow(OpenModel):
     """A job or a service of the federation that has not ended."""
 
-    job: str = Field(description="Of a GangJob: NAMESPACE/NAME.")
+    job: str = Field(description="Of a GangJob or GangService: NAMESPACE/NAME.")
     assignment: str = Field(examples=["europe/llama-7b/2"])
     phase: str
     attempt: int
@@ -59,7 +60,7 @@ class LeasedJobRow(OpenModel):
 
 
 class GangJobResponse(LeasedJobRow):
-    """A GangJob of a federation, ended or not."""
+    """A GangJob or GangService of a federation, ended or not."""
 
     reason: str
     in_ledger: str | None = Field(description="The id of its job, once it has one.")
@@ -116,25 +117,35 @@ def router(backend: Backend) -> APIRouter:
 
 def _add_gangjobs(routes: APIRouter, backend: Backend) -> None:
     @routes.get(
-        "/gangjobs/{namespace}/{name}",
-        **documented(GangJobResponse, "The GangJob, as the API server has it."),
+        "/{kind}/{namespace}/{name}",
+        **documented(GangJobResponse, "The object, as the API server has it."),
         **needs(Need.OPERATE),
     )
-    async def gangjob(namespace: str, name: str) -> Response:
-        """A GangJob that a federation handed in. 404 where there is none."""
-        row = await _of_cluster(backend, lambda jobs: jobs.row(f"{namespace}/{name}"))
+    async def read(kind: Kind, namespace: str, name: str) -> Response:
+        """A GangJob or GangService that a federation handed in. 404 where there is none."""
+        word, is_service = f"{namespace}/{name}", kind == "gangservices"
+        row = await _of_cluster(backend, lambda jobs: jobs.row(word, is_service=is_service))
         return json_response(row)
 
     @routes.post(
-        "/gangjobs/{namespace}/{name}/cancel",
+        "/{kind}/{namespace}/{name}/cancel",
         **documented(GangJobCommandResponse, "It is being deleted.", 202),
         **needs(Need.OPERATE),
         dependencies=WITHOUT_FIELDS,
     )
-    async def cancel(namespace: str, name: str) -> Response:
-        """Delete a GangJob that a federation handed in; it is there until its pods are gone. 409 if it has ended."""
-        word = f"{namespace}/{name}"
-        await _of_cluster(backend, lambda jobs: jobs.cancel(word))
+    async def cancel(
+        kind: Kind,
+        namespace: str,
+        name: str,
+        assignment: Annotated[
+            str | None, Query(description="Only if it still came by this one.")
+        ] = None,
+    ) -> Response:
+        """Delete what a federation handed in; it is there until its pods are gone. 409 if it has ended."""
+        word, is_service = f"{namespace}/{name}", kind == "gangservices"
+        await _of_cluster(
+            backend, lambda jobs: jobs.cancel(word, is_service=is_service, assignment=assignment)
+        )
         return json_response({"job": word}, 202)
 
 
@@ -142,5 +153,5 @@ async def _of_cluster(backend: Backend, ask: Callable[[FederatedJobs], "Future[T
     """What the cluster answers that keeps such jobs. Raises NotFound where it keeps none."""
     kept = await backend.call_controller(lambda controller: federated_jobs_of(controller.cluster))
     if kept is None:
-        raise NotFound("GangJobs are on Kubernetes alone")
+        raise NotFound("GangJobs and GangServices are on Kubernetes alone")
     return await asyncio.wrap_future(ask(kept))

@@ -204,8 +204,10 @@ async def _federated(backend: Backend, submission: JobSubmission) -> Receipt | N
     made = await backend.call_controller(lambda controller: controller.federated_job(submission))
     if made is None:
         return None
-    job = await asyncio.wrap_future(made)
-    return Receipt((Submitted(job, submission.assignment.job),), ())
+    name = await asyncio.wrap_future(made)
+    if submission.services:
+        return Receipt((), (), (name,))
+    return Receipt((Submitted(name, submission.assignment.job),), ())
 
 
 async def _submission_of(

@@ -117,7 +117,7 @@ FederationNamespaceOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAMESPACE",
-        help="Namespace of the GangJobs that are made of the jobs of a federation. [default: it takes none]",
+        help="Namespace of the GangJobs and GangServices that are made for a federation. [default: it takes none]",
     ),
 ]
 _KEY = r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"

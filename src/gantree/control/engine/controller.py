@@ -287,9 +287,9 @@ class Controller:
         return self._submissions.check(submission)
 
     def federated_job(self, submission: JobSubmission) -> "Future[str] | None":
-        """Have the cluster keep the job of a federation; None where the ledger does. Raises what is wrong with it."""
+        """Have the cluster keep what a federation hands in; None where the ledger does. Raises what is wrong."""
         jobs = federated_jobs_of(self.cluster)
-        return None if jobs is None else jobs.create(self._submissions.federated_job(submission))
+        return None if jobs is None else jobs.create(self._submissions.federated(submission))
 
     def first_event(self, submission: JobSubmission) -> JobSubmitted:
         """The event of the first job of a submission, of which nothing is taken. Raises what is wrong with it."""

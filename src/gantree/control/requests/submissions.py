@@ -195,13 +195,19 @@ class Submissions:
         """The receipt that a submission would get now; nothing is taken. Raises what is wrong with it."""
         return self._tried(submission).receipt
 
-    def federated_job(self, submission: JobSubmission) -> Job:
-        """The job of a submission of a federation, for a cluster that keeps it itself. Raises what is wrong with it."""
+    def federated(self, submission: JobSubmission) -> Job | ServiceSpec:
+        """The job or service of a submission of a federation, for a cluster that keeps it itself.
+
+        Raises what is wrong with it.
+        """
         assert submission.assignment is not None, "a submission of a federation"
         self._check_assignment(submission.assignment)
-        if len(submission.jobs) != 1 or submission.services:
+        if len(submission.jobs) + len(submission.services) != 1:
             raise Unsupported("a federation hands in jobs one by one")
-        return self.first_event(submission).spec
+        for event in self._tried(submission).events:
+            if isinstance(event, JobSubmitted | ServiceSubmitted):
+                return event.spec
+        raise AssertionError("a submission has an event for each of its parts")
 
     def first_event(self, submission: JobSubmission) -> JobSubmitted:
         """The event of its first job, or else of a replica of its first service, as it would be recorded now.
@@ -315,7 +321,7 @@ class Submissions:
     ) -> ServiceSpec:
         """A service with overrides and defaults applied to its replicas. Raises GantreeError for what is wrong."""
         with about(f"service {submission.overrides.get('name', service.name)}"):
-            if not self._runs_services:
+            if not self._runs_services and not self._is_kept_by_cluster(submission):
                 raise Unsupported(
                     "kind: service is for the local executor; on Kubernetes apply a GangService"
                 )
@@ -323,7 +329,13 @@ class Submissions:
             before = live_owner(ledger, name, submission.may_update, submission.assignment)
             owner = submission if before is None else replace(submission, user=before)
             replica = self._checked(service.replica, owner, ledger)
-            return with_replica(service, replica, ledger)
+            found = with_replica(service, replica, ledger)
+            if self._federated_jobs is not None and replica.assignment:
+                self._federated_jobs.check(found)
+            return found
+
+    def _is_kept_by_cluster(self, submission: JobSubmission) -> bool:
+        return self._federated_jobs is not None and submission.assignment is not None
 
     def _checked(self, job: Job, submission: JobSubmission, ledger: Ledger) -> Job:
         """A job with its overrides and defaults applied. Raises BadInput for what is wrong with it alone."""

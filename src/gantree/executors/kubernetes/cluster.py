@@ -21,7 +21,6 @@ from gantree.executors.kubernetes.controllers.adoption import Adoption
 from gantree.executors.kubernetes.controllers.allocator import Allocator
 from gantree.executors.kubernetes.controllers.attempts.controller import AttemptController
 from gantree.executors.kubernetes.controllers.claim_controller import ClaimController
-from gantree.executors.kubernetes.controllers.federated_gangjobs import FederatedGangJobs
 from gantree.executors.kubernetes.controllers.gang_admission import GangAdmission
 from gantree.executors.kubernetes.controllers.gangjob_checks import GangJobChecks
 from gantree.executors.kubernetes.controllers.gangjobs import GangJobs, Name
@@ -38,6 +37,7 @@ from gantree.executors.kubernetes.controllers.node_events import NodeEvents
 from gantree.executors.kubernetes.controllers.nodes import Nodes
 from gantree.executors.kubernetes.controllers.provisioning import Provisioning
 from gantree.executors.kubernetes.controllers.rank_reports import RankReports
+from gantree.executors.kubernetes.federation.federated_objects import FederatedObjects
 from gantree.executors.kubernetes.nodes.foreign_pods import ForeignPods
 from gantree.executors.kubernetes.pods.checkpoint_protocol import CheckpointProtocol
 from gantree.executors.kubernetes.pods.gang_spec import GroupKind
@@ -155,7 +155,7 @@ class KubernetesCluster:
         self._node_events = NodeEvents(api, self._attempts.pods_of)
         self._idle_events = IdleEvents(api, self._attempts.pods_of)
         self._gangjobs = self._gangjobs_with(calls)
-        self.federated_jobs = FederatedGangJobs(api, federation_namespace, scheduler)
+        self.federated_jobs = FederatedObjects(api, federation_namespace, scheduler)
         self.services = GangServices(
             api, scheduler, self._pending.job_of, self._label_of_tier, int(clock() * 1000), emit
         )
@@ -403,6 +403,8 @@ class KubernetesCluster:
         return [] if key is None else self._pending.keys.groups.groups_of(key)
 
     def _update_group(self, kind: GroupKind, where: Name, group: Group | None) -> None:
+        if kind in (GANGJOB, GANGSERVICE):
+            self.federated_jobs.update(kind, where, group)
         if kind is PROVISIONING:
             self._provisioning.update(where, group)
             return
@@ -415,7 +417,6 @@ class KubernetesCluster:
             self._group_conditions.update(key, group)
         if kind is GANGJOB:
             self._gangjobs.update(where, group)
-            self.federated_jobs.update(where, group)
             self.services.update_gangjob(where, group)
 
     def _update_pod(self, before: Pod | None, after: Pod | None) -> None:

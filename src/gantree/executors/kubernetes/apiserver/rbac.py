@@ -85,7 +85,12 @@ RBAC_RULES = (
     ),
     RbacRule("gantree.io", "gangjobs/status", ("patch",), "to say how a GangJob is"),
     RbacRule("gantree.io", "gangjobs/finalizers", ("update",), "to own pods, where the server asks for it"),
-    RbacRule("gantree.io", "gangservices", READ, "gantree's own services"),
+    RbacRule(
+        "gantree.io",
+        "gangservices",
+        (*READ, "create", "patch", "delete"),
+        "gantree's own services; to make, update and delete those of a federation",
+    ),
     RbacRule("gantree.io", "gangservices/status", ("patch",), "to say how a GangService is"),
     RbacRule("gantree.io", "gangservices/scale", ("patch",), "to scale those that have targets"),
     RbacRule("gantree.io", "gangservices/finalizers", ("update",), "to own GangJobs, where the server asks for it"),

@@ -1,4 +1,4 @@
-"""The GangJob of a job of a federation. Pure.
+"""The GangJob of a job of a federation, and the part of a GangService that is a gang. Pure.
 
 A front hands in job files; a Kubernetes cluster runs GangJobs. What a job file asks for and a GangJob has no field for
 is refused: the front then chooses another cluster, and `why` has the reason. What only describes a job (its model, its
@@ -31,26 +31,37 @@ def gangjob_name(job: Job) -> str:
 
 def gangjob_of(job: Job, namespace: str, scheduler: str) -> Json:
     """The manifest. Raises Unsupported for what a GangJob cannot say."""
-    if unsaid := list(_unsaid(job)):
-        raise Unsupported(f"a GangJob of Kubernetes has no {', '.join(unsaid)}")
-    federation = job.assignment.partition("/")[0]
+    spec: Json = {
+        "schedulerName": scheduler,
+        **gang_fields(job),
+        "ttlSecondsAfterFinished": KEPT_S,
+    }
+    if job.elastic is not None:
+        spec["elastic"] = {"min": job.elastic.min, "max": job.elastic.max}
+    if job.time_limit_s is not None:
+        spec["timeLimitSeconds"] = job.time_limit_s
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
-        "metadata": {
-            "name": gangjob_name(job),
-            "namespace": namespace,
-            "labels": {FEDERATION: federation},
-            "annotations": {ASSIGNMENT: job.assignment, **_project(job)},
-        },
-        "spec": _spec(job, scheduler),
+        "metadata": {"name": gangjob_name(job), "namespace": namespace, **origin_of(job)},
+        "spec": spec,
     }
 
 
-def _spec(job: Job, scheduler: str) -> Json:
+def origin_of(job: Job) -> Json:
+    """The labels and annotations of what a federation has handed in."""
+    return {
+        "labels": {FEDERATION: job.assignment.partition("/")[0]},
+        "annotations": {ASSIGNMENT: job.assignment, **_project(job)},
+    }
+
+
+def gang_fields(job: Job) -> Json:
+    """The fields of a GangJob that the template of a GangService has, too. Raises Unsupported."""
+    if unsaid := list(_unsaid(job)):
+        raise Unsupported(f"a GangJob of Kubernetes has no {', '.join(unsaid)}")
     restarts = job.restarts
-    spec: Json = {
-        "schedulerName": scheduler,
+    return {
         "queue": job.queue,
         "priority": job.priority,
         "preemptible": job.preemptible,
@@ -62,13 +73,7 @@ def _spec(job: Job, scheduler: str) -> Json:
             "backoffMaxSeconds": restarts.backoff_max_s,
             **({} if restarts.replace_s is None else {"replaceWithinSeconds": restarts.replace_s}),
         },
-        "ttlSecondsAfterFinished": KEPT_S,
     }
-    if job.elastic is not None:
-        spec["elastic"] = {"min": job.elastic.min, "max": job.elastic.max}
-    if job.time_limit_s is not None:
-        spec["timeLimitSeconds"] = job.time_limit_s
-    return spec
 
 
 def _project(job: Job) -> Json:

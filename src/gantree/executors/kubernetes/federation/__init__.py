@@ -1,0 +1,1 @@
+"""GangJobs and GangServices of the jobs and services that a federation hands in."""
