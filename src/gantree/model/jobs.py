@@ -20,6 +20,8 @@ ISOLATIONS = ("time-slicing", "mps")
 """Ways to share a GPU without MIG: time slicing without isolation, or CUDA MPS with limits."""
 NOTIFY_EVENTS = ("start", "end", "failure", "preemption", "idle")
 """Events of a job that it may have announced."""
+SERVICE_NOTIFY_EVENTS = ("end", "failure", "preemption")
+"""Those of a service and its replicas."""
 BUDGET_EVENT = "budget"
 """The event of the budget of a queue, which a policy may have announced."""
 CHOICES = ("order", "time", "cost")

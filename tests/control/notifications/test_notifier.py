@@ -16,7 +16,7 @@ from gantree.control.metrics.metrics import Metrics
 from gantree.control.notifications import delivery
 from gantree.control.notifications import notifier as notifying
 from gantree.control.notifications.delivery import Sender
-from gantree.control.notifications.messages import announced
+from gantree.control.notifications.messages import announced, spec_of
 from gantree.control.notifications.notifier import Notifier
 from gantree.control.notifications.settings import (
     NotifySettings,
@@ -24,6 +24,8 @@ from gantree.control.notifications.settings import (
     target_of,
     unannounced_budgets,
 )
+from gantree.control.requests.submission_checks import Receipt
+from gantree.control.requests.submissions import JobSubmission
 from gantree.journal.notification_store import NotificationStore
 from gantree.journal.postgres import PostgresJournal
 from gantree.journal.sql.journal import SqlJournal
@@ -31,7 +33,8 @@ from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import NotLeading, Unsupported
 from gantree.model.events import CancelRequested, GangEnded, GangStarted
 from gantree.model.idle_facts import GangIdleWarned, GangReclaimed
-from gantree.model.jobs import Job, Notify
+from gantree.model.jobs import SERVICE_NOTIFY_EVENTS, Job, Notify, Restarts
+from gantree.model.services import ServiceSpec
 from gantree.policy.rules import Budget, Policy, QueueRule
 from gantree.testing.builders import cluster, job
 from support.receivers import MailReceiver, Posted, WebhookReceiver
@@ -95,13 +98,34 @@ class Site:
             self.controller.step()
         self.now = self.controller.clock()
 
+    def serve(self, url: str) -> None:
+        """Submit the service `chat`, of one replica."""
+        notify, restarts = Notify(SERVICE_NOTIFY_EVENTS, url, None), Restarts(backoff_s=0.0)
+        replica = replace(job("chat", gpus=8), notify=notify, restarts=restarts)
+        asked = JobSubmission((), user="ann", services=[ServiceSpec("chat", replica)])
+        (taken,) = self.controller.submit_batch([asked])
+        assert isinstance(taken, Receipt), taken
+        self.controller.step()
+
+    def attempt(self, name: str, attempt: int, exit_code: int) -> None:
+        """Let an attempt start and end."""
+        said, at = f"{name}/{attempt}", self.controller.clock()
+        for event in (
+            GangStarted(id=f"{said}/started", job=name, attempt=attempt, observed_at=at),
+            GangEnded(
+                id=f"{said}/ended", job=name, attempt=attempt, exit_code=exit_code, observed_at=at
+            ),
+        ):
+            self.controller.inbox.enqueue(event)
+            self.controller.step()
+        self.now = self.controller.clock()
+
     def new_notifier(self) -> Notifier:
         async def budget_notify(queue: str, period: str) -> Notify | None:
             return None
 
         async def live_spec(name: str) -> Job | None:
-            state = self.controller.ledger.jobs.get(name)
-            return None if state is None else state.spec
+            return spec_of(self.controller.ledger, name)
 
         sender = Sender(self.settings)
         return Notifier(
@@ -362,3 +386,22 @@ def test_budgets_that_may_not_be_announced_are_named() -> None:
 
 def test_a_target_has_neither_path_nor_query() -> None:
     assert target_of("https://h.example/secret?t=1") == "h.example:443"
+
+
+def test_of_a_service_its_end_is_announced_and_the_first_failure_of_a_replica(
+    site_of: MakeSite,
+) -> None:
+    with WebhookReceiver() as receiver:
+        site = site_of(receiver.host)
+        site.serve(receiver.url())
+        site.attempt("chat.1", 1, exit_code=3)
+        site.attempt("chat.1", 2, exit_code=3)
+        site.round()
+        assert told(receiver.all()) == [("chat.1", "failure", "pending", None, 0)]
+        assert receiver.all()[0].body["reason"] == "it failed: rank-failed"
+        site.controller.services.cancel("chat")
+        site.controller.step()
+        site.attempt("chat.1", 3, exit_code=143)
+        assert site.controller.ledger.services["chat"].ended_at is not None
+        site.round()
+        assert told(receiver.all())[1:] == [("chat", "end", "cancelled", None, 0)]

@@ -146,6 +146,7 @@ def test_replicas_of_a_service_are_placed_as_jobs() -> None:
     ("added", "field", "words"),
     [
         ("array: 0-3", "array", "allowed: replicas"),
+        ("notify: {on: [end, start], mail: a@b.c}", "notify.on[1]", "end, failure, preemption"),
         ("elastic: {min: 1, max: 2}", "elastic", "allowed: replicas"),
         ("after: train", "after", "a service starts when it is submitted"),
         ("time_limit: 1h", "time_limit", "runs until it is cancelled"),

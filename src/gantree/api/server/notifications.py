@@ -3,6 +3,7 @@
 from gantree.api.server.recovery import DaemonParts
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import Loop
+from gantree.control.notifications.messages import spec_of
 from gantree.core.ledger.accounts.budgets import BudgetKey
 from gantree.journal.notification_store import NotificationStore
 from gantree.model.jobs import Job, Notify
@@ -17,8 +18,7 @@ async def notify_users(daemon: DaemonParts, loop: Loop, controller: Controller) 
     from gantree.control.notifications.notifier import Notifier  # noqa: PLC0415 - see above
 
     async def live_spec(job: str) -> Job | None:
-        state = await loop.call(lambda: controller.ledger.jobs.get(job))
-        return None if state is None else state.spec
+        return await loop.call(lambda: spec_of(controller.ledger, job))
 
     async def budget_notify(queue: str, period: str) -> Notify | None:
         key = BudgetKey(queue, period)

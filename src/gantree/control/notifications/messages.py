@@ -9,21 +9,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gantree.control.notifications.settings import target_of
+from gantree.core.ledger.ledger import Ledger
 from gantree.journal.contract import RecordedFact
 from gantree.journal.notification_store import Notification
 from gantree.model.budget_facts import BudgetNoted
-from gantree.model.facts import ArrayEnded, Fact, GangPreempted, GangRunning, JobEnded
+from gantree.model.facts import ArrayEnded, Fact, GangPreempted, GangRunning, JobEnded, JobRequeued
 from gantree.model.idle_facts import GangIdleWarned, GangReclaimed
 from gantree.model.jobs import BUDGET_EVENT, Job, Notify
-from gantree.model.phases import Phase
+from gantree.model.phases import FAILURES, Phase
+from gantree.model.service_facts import ServiceEnded
 from gantree.text.words import span
 
 ANNOUNCED = (
-    GangRunning, GangPreempted, GangIdleWarned, GangReclaimed, JobEnded, ArrayEnded, BudgetNoted,
+    GangRunning, GangPreempted, GangIdleWarned, GangReclaimed, JobRequeued, JobEnded, ArrayEnded, ServiceEnded,
+    BudgetNoted,
 )  # fmt: skip
 """Kinds of facts of which anything is announced."""
 WEBHOOK, MAIL = "webhook", "mail"
-FAILURES = frozenset({Phase.FAILED, Phase.TIMED_OUT})
+FAILED = frozenset({Phase.FAILED, Phase.TIMED_OUT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +57,47 @@ def announced(fact: Fact) -> Announced:
         case GangReclaimed():
             what = f"reclaimed after {span(fact.at - fact.since)}: {fact.action}"
             return Announced(fact.job, "idle", Phase.RUNNING, fact.attempt, reason=what)
+        case JobRequeued():
+            return Announced(fact.job, "failure", Phase.PENDING, reason=f"it failed: {fact.cause}")
+        case _:
+            return _end_announced(fact)
+
+
+def _end_announced(fact: Fact) -> Announced:
+    """What is said of the end of a job, an array or a service."""
+    match fact:
         case JobEnded():
-            event = "failure" if fact.outcome in FAILURES else "end"
-            return Announced(
-                fact.job, event, fact.outcome, exit_code=fact.exit_code, reason=fact.reason
-            )
+            event, code = _event_of(fact.outcome), fact.exit_code
+            return Announced(fact.job, event, fact.outcome, exit_code=code, reason=fact.reason)
         case ArrayEnded():
-            event = "failure" if fact.outcome in FAILURES else "end"
-            return Announced(fact.array, event, fact.outcome, 0, reason=fact.reason)
+            return Announced(
+                fact.array, _event_of(fact.outcome), fact.outcome, 0, reason=fact.reason
+            )
+        case ServiceEnded():
+            return Announced(fact.service, "end", Phase.CANCELLED, 0, reason=fact.reason)
     raise AssertionError(f"nothing is announced of {type(fact).__name__}")
+
+
+def _event_of(outcome: Phase) -> str:
+    return "failure" if outcome in FAILED else "end"
+
+
+def concerns(fact: Fact, spec: Job) -> bool:
+    """Whether a fact is announced of a job of this kind.
+
+    A replica fails as often as it likes: the first failure after it ran well is told. Its end is none of its service.
+    """
+    if isinstance(fact, JobRequeued):
+        return spec.service is not None and fact.cause in FAILURES and fact.failures == 1
+    return spec.service is None or isinstance(fact, GangPreempted)
+
+
+def spec_of(ledger: Ledger, job: str) -> Job | None:
+    """The job of an id, or that of each replica of a service of that name."""
+    state, service = ledger.jobs.get(job), ledger.services.get(job)
+    if state is not None:
+        return state.spec
+    return None if service is None else service.spec.replica
 
 
 def _what_comes(fact: GangIdleWarned) -> str:

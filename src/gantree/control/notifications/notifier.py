@@ -22,6 +22,7 @@ from gantree.control.notifications.messages import (
     ANNOUNCED,
     announced,
     budget_notifications,
+    concerns,
     notifications_of,
 )
 from gantree.journal.contract import Journal, RecordedFact
@@ -53,7 +54,7 @@ log = logging.getLogger(__name__)
 
 
 class Notifier:
-    """live_spec gives the job of an id from the ledger, for those whose submission was compacted.
+    """live_spec gives the job of an id from the ledger (`spec_of`), where no submission is kept.
 
     budget_notify gives who is told of the budget of a queue (its path, the period) by the policy in force.
     """
@@ -121,6 +122,8 @@ class Notifier:
         spec = await _finished(lambda: self._submitted(said.job))
         spec = spec or await self._live_spec(said.job)
         if spec is None or spec.notify is None or said.event not in spec.notify.on:
+            return []
+        if not concerns(fact, spec):
             return []
         attempt = said.attempt
         if attempt is None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from gantree.formats.job.form import JobForm
 from gantree.formats.job.service_form import LONGEST_NAME, RouteForm, ServiceForm, TargetForm
 from gantree.model.errors import Problem
+from gantree.model.jobs import SERVICE_NOTIFY_EVENTS
 from gantree.model.services import LATENCIES
 
 MOST_MODELS, LONGEST_MODEL = 32, 128
@@ -35,6 +36,7 @@ def service_problems(form: ServiceForm) -> Iterator[Problem]:
         allowed = f"at most {LONGEST_NAME} characters: replicas are called NAME.NUMBER"
         yield form.problem("name", f"{len(form.name)} characters", allowed)
     yield from _restart_problems(form)
+    yield from _notify_problems(form)
     yield from _port_problems(form)
     yield from _count_problems(form)
     if form.update.surge == form.update.unavailable == 0 and not form.update.lost:
@@ -65,6 +67,16 @@ def _restart_problems(form: ServiceForm) -> Iterator[Problem]:
             allowed = "backoff, backoff_max, replace_within: replicas restart without limit"
             at = (field,) if "restarts" in form.origin else ()
             yield form.problem("restarts", f"`{field}` in a service", allowed, at=at)
+
+
+def _notify_problems(form: ServiceForm) -> Iterator[Problem]:
+    """Replicas start and end as load and updates have it, and are never idle."""
+    for index, event in enumerate(form.notify.on if form.notify else ()):
+        if form.notify and event not in SERVICE_NOTIFY_EVENTS:
+            allowed = (
+                f"{', '.join(SERVICE_NOTIFY_EVENTS)}: replicas start as load and updates have it"
+            )
+            yield form.notify.problem("on", f"`{event}` in a service", allowed, at=(index,))
 
 
 def _port_problems(form: ServiceForm) -> Iterator[Problem]:
