@@ -28,7 +28,7 @@ class Commands(LazyGroup):
         "run": Listed("gantree.cli.jobs.run:app", "Run a command as a job and follow its output."),
         "jobs": Listed("gantree.cli.jobs.list:app", "List pending and running jobs."),
         "services": Listed(
-            "gantree.cli.services.list:services", "List services, or show one with its replicas."
+            "gantree.cli.services.list:app", "List services, or show one with its replicas."
         ),
         "top": Listed(
             "gantree.cli.top.command:top", "Show the cluster, queues and jobs in a live view."

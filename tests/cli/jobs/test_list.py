@@ -14,7 +14,7 @@ import pytest
 
 from gantree.cli.jobs.job_columns import COLUMNS, DEFAULT
 from gantree.cli.jobs.list import Selection, _lines
-from gantree.cli.jobs.list_watch import ENTER_SCREEN, HOME, LEAVE_SCREEN
+from gantree.cli.output.list_watch import ENTER_SCREEN, HOME, LEAVE_SCREEN
 from support.daemon import Daemon
 
 Gantree = Callable[..., Any]

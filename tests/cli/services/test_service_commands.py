@@ -1,6 +1,8 @@
 """`gantree submit`, `services`, `scale`, `why` and `cancel` of a service, on a daemon."""
 
 import json
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -138,3 +140,23 @@ def test_replicas_are_placed_without_a_daemon(
     path.write_text(path.read_text().replace("min: 1", "min: 2"))
     placed = gantree("place", cluster_file, path, "--json").json()
     assert [each["job"] for each in placed["placements"]] == ["chat.1", "chat.2"]
+
+
+def test_a_watch_prints_a_service_again_when_it_changes(on: Daemon) -> None:
+    on.client.submit(CHAT.replace("NAME", "seen"))
+    until(lambda: is_ready(on, "seen", 1))
+    words = [sys.executable, "-m", "gantree.cli", "services", "--watch", "0.1", "seen"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        lines = iter(process.stdout.readline, b"")
+        assert next(lines).startswith(b"seen: ready; 1 of 1 replicas are ready")
+        on.client.scale_service("seen", 2)
+        assert any(line.startswith(b"seen: ready; 2 of 2 replicas are ready") for line in lines)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(300) == 130
+    on.client.cancel_service("seen")
+
+
+def test_a_watch_prints_no_json(gantree: Gantree, on: Daemon) -> None:
+    refused = gantree("services", "--watch", "--json")
+    assert refused.code == 2 and "/v1/events" in refused.err

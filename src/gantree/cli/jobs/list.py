@@ -13,8 +13,8 @@ from gantree.cli.daemon_client import client
 from gantree.cli.input.moments import ALLOWED, seconds_since_epoch
 from gantree.cli.input.words import checked_words, unknown_word
 from gantree.cli.jobs.job_columns import COLUMNS, Column, Row, chosen_columns
-from gantree.cli.jobs.list_watch import WATCH_S, WatchCommand, watch
 from gantree.cli.options import JsonOption, StateOption, new_app
+from gantree.cli.output.list_watch import WatchCommand, WatchOption, watch
 from gantree.cli.output.printing import columns, print_json, printable
 from gantree.model.errors import BadInput
 from gantree.model.phases import ENDED, Phase
@@ -47,16 +47,7 @@ def jobs(
         str | None,
         typer.Option("--columns", metavar="NAME,...", help=f"Columns: {', '.join(COLUMNS)}."),
     ] = None,
-    watch_s: Annotated[
-        float | None,
-        typer.Option(
-            "--watch",
-            metavar="[SECONDS]",
-            min=0.1,
-            max=86_400,
-            help=f"Repeat every so many seconds ({WATCH_S:g}); on a pipe, print each change.",
-        ),
-    ] = None,
+    watch_s: WatchOption = None,
     expand: Annotated[
         bool, typer.Option("--expand", help="List each job of an array that waits, as --json does.")
     ] = False,

@@ -1,13 +1,17 @@
 """`gantree services`: the live services as a table, or one with its replicas, its load and how it was scaled."""
 
+import time
 from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
+from gantree.api.client.client import Client
 from gantree.cli.daemon_client import client, known_services
-from gantree.cli.options import JsonOption, StateOption
+from gantree.cli.options import JsonOption, StateOption, new_app
+from gantree.cli.output.list_watch import Lines, WatchCommand, WatchOption, watch
 from gantree.cli.output.printing import columns, moment, print_json, printable
+from gantree.model.errors import BadInput
 
 HEAD = ("SERVICE", "STATE", "READY", "BOUNDS", "REVISION", "QUEUE", "USER", "REQUESTS/S", "P99")
 REPLICA_HEAD = (
@@ -18,6 +22,10 @@ NOTHING = "-"
 Json = dict[str, Any]
 
 
+app = new_app()
+
+
+@app.command(cls=WatchCommand)
 def services(
     name: Annotated[
         str | None,
@@ -25,30 +33,38 @@ def services(
             metavar="NAME", help="Show this service in full.", autocompletion=known_services
         ),
     ] = None,
+    watch_s: WatchOption = None,
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List services, or show one with its replicas."""
+    if as_json and watch_s is not None:
+        raise BadInput("--watch: not allowed with --json; GET /v1/events streams changes")
     daemon = client(state)
-    if name is None:
-        rows = daemon.services()
-        if as_json:
-            print_json({"services": rows})
-        else:
-            typer.echo(_table(rows) if rows else "No services.")
-        return
-    row = daemon.service(name)
-    if as_json:
-        print_json(row)
+    if watch_s is not None:
+        watch(lambda most: _read(daemon, name), watch_s)
+    if not as_json:
+        typer.echo("\n".join(_read(daemon, name)(time.time())))
+    elif name is None:
+        print_json({"services": daemon.services()})
     else:
-        typer.echo("\n".join(_lines(row)))
+        print_json(daemon.service(name))
 
 
-def _table(rows: Sequence[Json]) -> str:
+def _read(daemon: Client, name: str | None) -> Lines:
+    """What is printed of all services, or of one; it is the same at any time."""
+    lines = _table(daemon.services()) if name is None else _lines(daemon.service(name))
+    return lambda now: lines
+
+
+def _table(rows: Sequence[Json]) -> list[str]:
     """Of a federation with ready and wanted replicas of each cluster, too."""
+    if not rows:
+        return ["No services."]
     if not any("clusters" in row for row in rows):
-        return columns(HEAD, map(_cells, rows))
-    return columns((*HEAD, "CLUSTERS"), ((*_cells(row), _clusters(row)) for row in rows))
+        return columns(HEAD, map(_cells, rows)).splitlines()
+    cells = ((*_cells(row), _clusters(row)) for row in rows)
+    return columns((*HEAD, "CLUSTERS"), cells).splitlines()
 
 
 def _clusters(row: Json) -> str:
@@ -92,7 +108,7 @@ def _lines(row: Json) -> list[str]:
     lines += _autoscaler(row["autoscaler"])
     lines += [_scaling(each) for each in row["scalings"][-SCALINGS_SHOWN:]]
     if row["replicas"]:
-        lines.append(columns(REPLICA_HEAD, map(_replica_cells, row["replicas"])))
+        lines += columns(REPLICA_HEAD, map(_replica_cells, row["replicas"])).splitlines()
     return lines
 
 

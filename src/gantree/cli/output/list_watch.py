@@ -1,6 +1,6 @@
-"""`gantree jobs --watch`: a table again and again; redrawn in place on a terminal, printed at each change elsewhere.
+"""`--watch`: a table again and again; redrawn in place on a terminal, printed at each change elsewhere.
 
-The table goes on when the daemon does: while none answers, the last one is shown. It knows nothing about jobs.
+The table goes on when the daemon does: while none answers, the last one is shown. Nothing here is about jobs.
 """
 
 import os
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand
@@ -32,8 +32,20 @@ Read = Callable[[int | None], Lines]
 """Reads a table anew, at most so many rows of it; None: all."""
 
 
+WatchOption = Annotated[
+    float | None,
+    typer.Option(
+        "--watch",
+        metavar="[SECONDS]",
+        min=0.1,
+        max=86_400,
+        help=f"Repeat every so many seconds ({WATCH_S:g}); on a pipe, print each change.",
+    ),
+]
+
+
 class WatchCommand(TyperCommand):
-    """A command without arguments whose --watch may stand alone or before a number."""
+    """A command whose --watch may stand alone or before a number."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse; --watch alone has its default."""
