@@ -1,4 +1,3 @@
-#!/usr/bin/env -S python3 -I -S
 """A stand-in for NVIDIA's nvidia-cuda-mps-control: real processes with its commands and files, and no GPU.
 
 `-d` starts a control daemon in the background, which listens in CUDA_MPS_PIPE_DIRECTORY; without it, commands of the
@@ -19,6 +18,14 @@ BESIDE = Path(__file__).parent
 PIPES = Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", ""))
 LOGS = Path(os.environ.get("CUDA_MPS_LOG_DIRECTORY", ""))
 SOCKET = PIPES / "control"
+
+
+def program_in(folder: Path) -> str:
+    """Make the program there. It runs by the Python of the tests: python3 may be a script that starts slowly."""
+    program = folder / "mps_control.py"
+    program.write_text(f"#!{sys.executable} -IS\n{Path(__file__).read_text()}")
+    program.chmod(0o755)
+    return str(program)
 
 
 def has_fault(name: str) -> bool:

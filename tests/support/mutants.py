@@ -56,7 +56,7 @@ def _sentence(path: Path) -> str:
 
 def copy_with(mutant: Mutant, place: Path) -> str:
     """Copy the sources with a bug; what the patch said against it, "" if it applied."""
-    shutil.copytree(ROOT / "src", place / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "src", place / "src")  # with bytecode, which a changed source outdates
     applied = subprocess.run(
         ["git", "apply", "--verbose", str(PATCHES / f"{mutant.name}.patch")],
         cwd=place,

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,7 +59,7 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory, gate: Path) -> Iterator[Daemon]:
     """A daemon with a job of two ranks: rank 1 writes once rank 0 has."""
-    run = ["python3", "-c", SCRIPT.replace("GATE", repr(str(gate)))]
+    run = [sys.executable, "-c", SCRIPT.replace("GATE", repr(str(gate)))]
     role = {"role": "w", "members": 1, "processes": 2, "each": {"gpus": 2}, "run": run}
     state = tmp_path_factory.mktemp("output") / "state"
     with Daemon(state, CLUSTER, listen="127.0.0.1:0", pages=True) as running:

@@ -1,7 +1,6 @@
 """`gantree up --mps-control`: jobs that share a GPU by MPS, over the death of the daemon, with a stand-in program."""
 
 import json
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -11,9 +10,9 @@ from typing import Any
 import pytest
 
 from gantree.api.client.client import Client
-from support import mps_control as stand_in
 from support.daemon import Program
 from support.gangs import left_over
+from support.mps_control import program_in
 
 
 def job(name: str, script: str) -> str:
@@ -37,8 +36,8 @@ def place() -> Iterator[Path]:
 
 
 def test_two_jobs_share_a_gpu_over_kill_9_and_leave_no_control_daemon(place: Path) -> None:
-    program, state, go = shutil.copy(stand_in.__file__, place), place / "s", place / "go"
-    words = ("up", "--state", str(state), "--mps-control", str(program))
+    program, state, go = program_in(place), place / "s", place / "go"
+    words = ("up", "--state", str(state), "--mps-control", program)
     script = f"echo $CUDA_MPS_PIPE_DIRECTORY; while [ ! -e {go} ]; do sleep 0.1; done"
     client = Client(state)
     with Program(*words, "--virtual", "dgx-h100:1") as first:

@@ -4,6 +4,7 @@ import http.client
 import json
 import re
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -37,7 +38,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     state = tmp_path_factory.mktemp("logs") / "state"
     role = {"role": "w", "members": 1, "processes": 3, "each": {"gpus": 3}}
     role["run"] = ["sh", "-c", SCRIPT]
-    learn = {"role": "w", "members": 1, "each": {"gpus": 1}, "run": ["python3", "-c", LEARN]}
+    learn = {"role": "w", "members": 1, "each": {"gpus": 1}, "run": [sys.executable, "-c", LEARN]}
     learns = {"name": "learns", "gang": [learn], "restarts": {"limit": 1, "backoff": "0s"}}
     with Daemon(state, CLUSTER, pages=True) as running:
         running.client.submit(json.dumps(learns), "learns.yaml")

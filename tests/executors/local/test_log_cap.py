@@ -1,5 +1,6 @@
 """Logs stay below their cap: real ranks that write too much, holes in real files, readers on either side of them."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ def capped(path: Path, limits: dict[str, int]) -> LogCap:
 
 def test_a_rank_that_writes_for_ever_keeps_the_first_and_the_last_of_it(tmp_path: Path) -> None:
     stage = stage_with(tmp_path, RunLimits(log_cap_bytes=CAP))
-    stage.start("python3", "-c", WRITER)
+    stage.start(sys.executable, "-c", WRITER)
     assert stage.until_ended() == 0
     path = stage.cluster.log_path("j", 1, 0)
     assert path.stat().st_size > 5 * CAP

@@ -1,5 +1,6 @@
 """When logs grew: real ranks that write in turn, and the file of times that stays small."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,7 @@ def test_lines_of_ranks_that_write_in_turn_come_in_the_order_they_were_written(
     tmp_path: Path,
 ) -> None:
     stage = GangStage(tmp_path / "state", four_nodes())
-    stage.start("python3", "-c", IN_TURN, processes=2)
+    stage.start(sys.executable, "-c", IN_TURN, processes=2)
     assert stage.until_ended() == 0
     paths = [stage.cluster.log_path("j", 1, rank) for rank in (0, 1)]
     logs = [RankLog(path, 1, rank, whole_lines=True) for rank, path in enumerate(paths)]

@@ -1,7 +1,6 @@
 """Gangs that share GPUs by mps: control daemons by a stand-in for NVIDIA's program, started, found, shared, ended."""
 
 import os
-import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -16,8 +15,8 @@ from gantree.executors.local.sharing.mps_daemons import MpsDaemons
 from gantree.model.events import GangEnded, GangStarted, GangStartFailed
 from gantree.model.orders import StartGang
 from gantree.model.placements import SharePart
-from support import mps_control as stand_in
 from support.gangs import GangStage, four_nodes, left_over, start_order
+from support.mps_control import program_in
 
 SHOW = ("sh", "-c", "env | grep ^CUDA_ | sort")
 
@@ -28,7 +27,7 @@ class Shared(GangStage):
     def __init__(self, folder: Path) -> None:
         self.bin = folder / "bin"
         self.bin.mkdir()
-        self.program = str(shutil.copy(stand_in.__file__, self.bin))
+        self.program = program_in(self.bin)
         super().__init__(folder / "s", four_nodes(), mps_program_of=self._program)
 
     def _program(self, node: str) -> str | None:

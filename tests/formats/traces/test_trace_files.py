@@ -155,4 +155,4 @@ def test_a_longer_trace_needs_a_few_bytes_more_for_each_job(
         return peak
 
     peak_bytes(10)  # imports
-    assert peak_bytes(6_000) - peak_bytes(3_000) < 100 * 3_000
+    assert peak_bytes(3_000) - peak_bytes(1_500) < 100 * 1_500
