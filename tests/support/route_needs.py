@@ -37,7 +37,8 @@ NEEDS = {
         GET /v1/history/nodes; GET /metrics; GET /v1/policy; GET /v1/policy/versions; GET /v1/policy/versions/{number}
     """,
     Need.OPERATE: """
-        GET /v1/audit; POST /v1/federation/lease; POST /v1/jobs/{word}/exempt;
+        GET /v1/audit; GET /v1/federation/{kind}/{namespace}/{name};
+        POST /v1/federation/{kind}/{namespace}/{name}/cancel; POST /v1/federation/lease; POST /v1/jobs/{word}/exempt;
         GET /v1/jobs/{word}/defragment; POST /v1/jobs/{word}/defragment; POST /v1/links/degrade;
         POST /v1/links/restore; POST /v1/nodes/burn-in; POST /v1/nodes/{node}/cordon; POST /v1/nodes/{node}/drain; POST
         /v1/nodes/{node}/fault; POST /v1/nodes/{node}/labels; POST /v1/nodes/{node}/repair;

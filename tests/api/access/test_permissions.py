@@ -102,6 +102,8 @@ LET_THROUGH = {
     "GET /v1/policy/versions/{number}": "no version of the policy is on record",
     "GET /v1/session/oidc": "no OIDC provider is in the access file",
     "GET /v1/session/oidc/callback": "the log-in is not one that this browser began",
+    "GET /v1/federation/{kind}/{namespace}/{name}": "GangJobs and GangServices are on Kubernetes alone",
+    "POST /v1/federation/{kind}/{namespace}/{name}/cancel": "GangJobs and GangServices are on Kubernetes alone",
     "POST /v1/nodes/burn-in": "node n0 is not cordoned",
     "POST /v1/jobs/{word}/hold": "held already",
     "POST /v1/nodes/{node}/repair": "this daemon has no repair hooks",
@@ -118,6 +120,7 @@ NEVER_SERVED = {
     "DELETE /v1/tokens/{token}", "GET /v1/history/jobs/{word}", "GET /v1/jobs/{word}/record", RERUN,
     "GET /v1/policy/versions/{number}", "GET /v1/session/oidc", "GET /v1/session/oidc/callback",
     "POST /v1/jobs/{word}/defragment", "POST /v1/nodes/{node}/repair", "POST /v1/nodes/burn-in",
+    "GET /v1/federation/{kind}/{namespace}/{name}", "POST /v1/federation/gangjobs/{namespace}/{name}/cancel",
 }  # fmt: skip
 """Nothing there is what these routes are about; tests of their own have them answer."""
 WAITING = ("hold", "release", "scale", "defragment")
@@ -129,6 +132,9 @@ FILL = {
     "token": "none",
     "job": "hers",
     "service": "chat",
+    "kind": "gangjobs",
+    "namespace": "default",
+    "name": "train",
 }
 
 

@@ -13,7 +13,6 @@ from gantree.control.requests.submissions import JobSubmission
 from gantree.core.explain.explain import why
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import BadInput, Conflict, Forbidden, GantreeError, Unsupported
-from gantree.model.federation import Assignment
 from gantree.model.services import ReplicaCount, Routing, ServiceSpec
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
@@ -126,17 +125,6 @@ def test_an_executor_that_runs_none_refuses_and_says_the_way_out(tmp_path: Path)
     with pytest.raises(Unsupported, match=r"service chat: .* apply a GangService"):
         submit(controller)
     assert not controller.ledger.services
-    controller.close()
-
-
-def test_kubernetes_refuses_what_a_federation_would_hand_in(tmp_path: Path) -> None:
-    class Pods(RecordingCluster):
-        runs_services = False
-
-    controller = controller_on(tmp_path, Pods)
-    asked = JobSubmission([job("train")], assignment=Assignment("f", "train", 1, 1))
-    with pytest.raises(Unsupported, match="apply a GangJob or a GangService there"):
-        controller.first_event(asked)  # so the front never chooses this cluster
     controller.close()
 
 
