@@ -120,7 +120,7 @@ NEVER_SERVED = {
     "DELETE /v1/tokens/{token}", "GET /v1/history/jobs/{word}", "GET /v1/jobs/{word}/record", RERUN,
     "GET /v1/policy/versions/{number}", "GET /v1/session/oidc", "GET /v1/session/oidc/callback",
     "POST /v1/jobs/{word}/defragment", "POST /v1/nodes/{node}/repair", "POST /v1/nodes/burn-in",
-    "GET /v1/federation/{kind}/{namespace}/{name}", "POST /v1/federation/gangjobs/{namespace}/{name}/cancel",
+    "GET /v1/federation/{kind}/{namespace}/{name}", "POST /v1/federation/{kind}/{namespace}/{name}/cancel",
 }  # fmt: skip
 """Nothing there is what these routes are about; tests of their own have them answer."""
 WAITING = ("hold", "release", "scale", "defragment")
