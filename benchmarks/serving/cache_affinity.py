@@ -193,19 +193,19 @@ async def engines(home: Path, run: Path, blocks: int) -> AsyncIterator[list[dict
 @asynccontextmanager
 async def routers(
     home: Path, run: Path, kind: str, rows: Sequence[dict[str, object]], count: int
-) -> AsyncIterator[list[str]]:
-    """Routers with one kind of affinity: their addresses."""
+) -> AsyncIterator[tuple[list[str], list[int]]]:
+    """Routers with one kind of affinity: their addresses, and the ports of their metrics."""
     table = run / f"table-{kind}.yaml"
     table.write_text(
         json.dumps({"services": [{"service": "tiny", "affinity": kind, "replicas": list(rows)}]})
     )
     async with AsyncExitStack() as opened:
-        urls = []
+        urls, metrics = [], free_ports(count)
         for number in range(count):
             log = run / f"route-{kind}-{number}.log"
             command = [
                 sys.executable, "-m", "gantree", "route", "--listen", "127.0.0.1:0", "--table", str(table),
-                "--tokenizers", str(home), "--explain",
+                "--tokenizers", str(home), "--explain", "--metrics", f"127.0.0.1:{metrics[number]}",
             ]  # fmt: skip
             await opened.enter_async_context(running(command, log))
             until_s = time.monotonic() + WITHIN_S
@@ -214,7 +214,19 @@ async def routers(
                     raise SystemExit(log.read_text())
                 await asyncio.sleep(0.1)
             urls.append(listens[1])
-        yield urls
+        yield urls, metrics
+
+
+async def in_time(client: aiohttp.ClientSession, ports: Sequence[int]) -> str:
+    """How many lookups took no longer than a request waits for them."""
+    within = of = 0.0
+    for port in ports:
+        async with client.get(f"http://127.0.0.1:{port}/metrics") as answer:
+            text = await answer.text()
+        name = "gantree_route_cache_lookup_seconds"
+        within += sum(map(float, re.findall(rf'^{name}_bucket{{le="0.05".*}} (\S+)', text, re.M)))
+        of += sum(map(float, re.findall(rf"^{name}_count.* (\S+)", text, re.M)))
+    return f", {within / of:.1%} of lookups in time" if of else ""
 
 
 async def measure(home: Path, kind: str, turns: int, blocks: int, at_once: int) -> None:
@@ -222,11 +234,11 @@ async def measure(home: Path, kind: str, turns: int, blocks: int, at_once: int) 
     run = Path(tempfile.mkdtemp(prefix="cache-affinity-"))
     async with (
         engines(home, run, blocks) as rows,
-        routers(home, run, kind, rows, ROUTERS) as urls,
+        routers(home, run, kind, rows, ROUTERS) as (urls, metrics),
         aiohttp.ClientSession() as client,
     ):
         found = await talk(client, urls, turns, at_once)
-        print(f"{kind:8} {found.row()}", flush=True)
+        print(f"{kind:8} {found.row()}{await in_time(client, metrics)}", flush=True)
         single = await talk(client, urls[:1], SINGLE, 1)
         print(f"{kind:8} one at a time: {single.row()}", flush=True)
     shutil.rmtree(run)

@@ -21,7 +21,7 @@ from gantree.routing.cache_events.wire import (
 )
 
 MOST_BLOCKS = 1 << 18
-"""Of one replica; beyond, the oldest are forgotten. Some 400 bytes each."""
+"""Of one replica; beyond, the oldest are forgotten. Some 500 bytes each."""
 KEY_BYTES = 8
 MOST_FORGOTTEN = 10_000
 """Of expected blocks at a time: more than a prompt has."""
