@@ -10,6 +10,8 @@ import pytest
 from celpy.adapter import json_to_cel
 from celpy.celtypes import IntType
 
+from gantree.executors.kubernetes.pods.gang_spec import InvalidObject
+from gantree.executors.kubernetes.workloads.gangjob import NO_ALTERNATIVES, gang_spec
 from support.yaml_text import read_yaml
 
 Json = dict[str, Any]
@@ -154,6 +156,15 @@ def test_the_template_of_a_service_is_a_gang() -> None:
     assert broken(service(slices), plural="gangservices") == [
         "a slice has at most as many members as the gang"
     ]
+
+
+def test_shapes_to_choose_from_are_refused_with_what_there_is_instead() -> None:
+    told = gangjob()
+    told["spec"]["gang"][0]["alternatives"] = [{"each": {"devices": {"nvidia.com/mig-3g.40gb": 1}}}]
+    assert broken(told) == [NO_ALTERNATIVES]
+    assert broken(service(told["spec"]), plural="gangservices") == [NO_ALTERNATIVES]
+    with pytest.raises(InvalidObject, match="firstAvailable"):
+        gang_spec(told["spec"])
 
 
 @pytest.mark.parametrize("plural", ["gangjobs", "gangservices"])

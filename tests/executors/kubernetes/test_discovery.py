@@ -6,15 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from gantree.executors.kubernetes.apiserver.objects import Group, Metadata
 from gantree.executors.kubernetes.apiserver.reflector import Reflector
+from gantree.executors.kubernetes.pods.gang_spec import GroupKind
 from gantree.executors.kubernetes.watch import api_thread as link_module
-from gantree.executors.kubernetes.watch.discovery import WatchedKinds
+from gantree.executors.kubernetes.watch.discovery import OWN_KINDS, WatchedKinds
+from gantree.executors.kubernetes.workloads.gang_owners import LWS
 from gantree.executors.kubernetes.workloads.pod_groups import PLUGINS
 from support.kubernetes.server.statuses import Json
 from support.pods import PodStage
 
+CRDS = Path(__file__).parents[3] / "deploy/kubernetes/crds"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NAME = f"{PLUGINS.plural}.{PLUGINS.group}"
 GROUPS = f"/apis/{PLUGINS.group}/v1alpha1/namespaces/default/podgroups"
@@ -30,21 +34,25 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PodStage]
         yield stage
 
 
-def define(stage: PodStage) -> None:
+def definition(kind: GroupKind = PLUGINS, name: str = "PodGroup") -> Json:
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version: Json = {"name": "v1alpha1", "served": True, "storage": True}
+    version: Json = {"name": kind.versions[0], "served": True, "storage": True}
     spec: Json = {
-        "group": PLUGINS.group,
+        "group": kind.group,
         "scope": "Namespaced",
-        "names": {"kind": "PodGroup", "plural": PLUGINS.plural, "singular": "podgroup"},
+        "names": {"kind": name, "plural": kind.plural, "singular": name.lower()},
         "versions": [{**version, "schema": {"openAPIV3Schema": schema}}],
     }
-    stage.api.define({"metadata": {"name": NAME}, "spec": spec})
+    return {"metadata": {"name": f"{kind.plural}.{kind.group}"}, "spec": spec}
 
 
-def watched(stage: PodStage) -> bool:
+def define(stage: PodStage) -> None:
+    stage.api.define(definition())
+
+
+def watched(stage: PodStage, kind: GroupKind = PLUGINS) -> bool:
     cluster: Any = stage.controller.cluster
-    return PLUGINS in cluster._api._watched.versions
+    return kind in cluster._api._watched.versions
 
 
 def test_a_definition_may_come_and_go_while_gantree_runs(stage: PodStage) -> None:
@@ -68,6 +76,41 @@ def test_a_definition_may_come_and_go_while_gantree_runs(stage: PodStage) -> Non
     stage.pod("later", gpus=1)
     stage.until(lambda: stage.bound("later"))
     assert stage.phase("g-0") == stage.phase("g-1") == "Running"
+
+
+def own(stage: PodStage) -> set[str]:
+    """Which of gantree's own kinds are watched."""
+    return {kind.plural for kind in OWN_KINDS if watched(stage, kind)}
+
+
+def define_own(stage: PodStage, plural: str) -> None:
+    stage.api.define(yaml.safe_load((CRDS / f"{plural}.yaml").read_text()))
+
+
+def test_gantrees_own_definitions_are_seen_before_all_are_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of a group whose other kind was there before, too."""
+    monkeypatch.setattr(link_module, "LOOKS_AGAIN_S", 86_400.0)
+    monkeypatch.setattr(link_module, "LOOKS_FOR_OWN_S", 0.1)
+    with PodStage(tmp_path) as stage:
+        define_own(stage, "gangjobs")
+        stage.nodes("n0")
+        stage.start()
+        assert own(stage) == {"gangjobs"}
+        define_own(stage, "gangservices")
+        stage.until(lambda: own(stage) == {"gangjobs", "gangservices"})
+
+
+def test_a_kind_that_cannot_be_listed_hides_no_other(stage: PodStage) -> None:
+    """Its conversion webhook is broken, say: each list of it is an error of the server."""
+    faults = stage.running.server.faults
+    broken = {"verb": "list", "resource": PLUGINS.plural, "code": 500, "times": None}
+    stage.running.call(lambda: faults.add(**broken))
+    assert stage.api.post(DEFINITIONS, definition()).status_code == 201
+    stage.api.define(definition(LWS, "LeaderWorkerSet"))
+    stage.until(lambda: watched(stage, LWS))
+    assert not watched(stage)
 
 
 class Watches:

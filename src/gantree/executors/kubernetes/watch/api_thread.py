@@ -28,7 +28,14 @@ from gantree.executors.kubernetes.nodes.topologies import TOPOLOGY_KINDS
 from gantree.executors.kubernetes.nodes.zones import ZONES, NodeZones
 from gantree.executors.kubernetes.pods.gang_spec import GroupKind
 from gantree.executors.kubernetes.watch.api_writes import ApiWrites
-from gantree.executors.kubernetes.watch.discovery import WatchedKinds, has_devices, made, served
+from gantree.executors.kubernetes.watch.discovery import (
+    OWN_KINDS,
+    WatchedKinds,
+    has_devices,
+    made,
+    served,
+    served_by_now,
+)
 from gantree.executors.kubernetes.watch.loop_thread import LoopThread
 from gantree.executors.kubernetes.workloads.gang_owners import JOB
 from gantree.executors.kubernetes.workloads.pod_groups import CORE
@@ -57,6 +64,8 @@ TYPE_OF_KIND: Mapping[GroupKind, type[Group]] = {JOB: JobObject, ZONES: NodeZone
 SYNC_WITHIN_S = 60.0
 LOOKS_AGAIN_S = 30.0
 """Discovery is repeated so often at least: definitions are installed and removed while this runs."""
+LOOKS_FOR_OWN_S = 4.0
+"""That of gantree's own kinds, while one is missing: whoever installs its definition makes an object next."""
 PACE_S = 0.01
 """The controller is woken so often at most, as each poll has a fixed cost. The first change after a pause wakes it at
 once."""
@@ -217,16 +226,25 @@ class ApiThread:
         self._thread.keep(asyncio.ensure_future(self._look_again(client)))
 
     async def _look_again(self, client: Client) -> None:
-        """From time to time ask what is served by now, until the end."""
+        """From time to time ask what is served by now, until the end; sooner for gantree's own kinds that are not."""
+        all_due = self._thread.loop.time() + _some(LOOKS_AGAIN_S)
         while True:
-            await asyncio.sleep(LOOKS_AGAIN_S * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
+            await asyncio.sleep(_some(min(LOOKS_AGAIN_S, LOOKS_FOR_OWN_S)))
             try:
-                self._watched.follow(await served(client, self._watched.versions))
-                self._made = await made(client)
-                if not self._has_devices:
-                    self._watch_devices(are_there=await has_devices(client))
+                if self._thread.loop.time() >= all_due:
+                    all_due = self._thread.loop.time() + _some(LOOKS_AGAIN_S)
+                    await self._look_for_all(client)
+                elif missing := [each for each in OWN_KINDS if each not in self._watched.versions]:
+                    known = self._watched.versions
+                    self._watched.add(await served_by_now(client, known, missing))
             except (ApiError, Unreachable) as error:
                 log.debug("what is served was not told: %s", error)
+
+    async def _look_for_all(self, client: Client) -> None:
+        self._watched.follow(await served_by_now(client, self._watched.versions))
+        self._made = await made(client)
+        if not self._has_devices:
+            self._watch_devices(are_there=await has_devices(client))
 
     def _watch_devices(self, *, are_there: bool) -> None:
         assert self._client is not None, "not started"
@@ -275,3 +293,8 @@ class ApiThread:
     def _wake(self) -> None:
         self._is_waking, self._next_wake_at = False, self._thread.loop.time() + PACE_S
         self.wake()
+
+
+def _some(seconds: float) -> float:
+    """A time up to so long: of several processes not all ask at once."""
+    return seconds * random.uniform(0.5, 1.0)  # noqa: S311 - no secret

@@ -28,7 +28,11 @@ from gantree.executors.kubernetes.pods.gang_spec import GroupKind
 from gantree.executors.kubernetes.workloads.gang_labels import GROUP_KINDS
 from gantree.executors.kubernetes.workloads.provisioning_requests import PROVISIONING
 from gantree.executors.kubernetes.workloads.serving import GANGSERVICE
+from gantree.model.errors import Unreachable
 
+KINDS = (*GROUP_KINDS, *TOPOLOGY_KINDS, PROVISIONING, GANGSERVICE)
+"""All that are watched where they are served."""
+OWN_KINDS = tuple(kind for kind in KINDS if kind.group == GANGSERVICE.group)
 MISSING_BEFORE_GONE = 2
 """Times in a row that a kind was not there, after which it is believed."""
 
@@ -80,6 +84,13 @@ class WatchedKinds:
                 del versions[kind]
         self.versions = versions
 
+    def add(self, there: Versions) -> None:
+        """These are served now, and maybe others, too."""
+        new = {kind: version for kind, version in there.items() if kind not in self.versions}
+        for kind, version in new.items():
+            self._begin(kind, version)
+        self.versions = {**self.versions, **new}
+
     def _begin(self, kind: GroupKind, version: str) -> None:
         known: dict[Key, Any] = {}
         if kind in self._running:
@@ -96,19 +107,49 @@ class WatchedKinds:
         log.warning("%s of %s are not served any more", kind.plural, kind.group)
 
 
-async def served(client: Client, known: Collection[GroupKind] = ()) -> Versions:
+async def served(client: Client, kinds: Collection[GroupKind] = KINDS) -> Versions:
     """The kinds that are watched and that the server has, with the version that is used; all are asked for at once.
 
-    Of those that are known it is not asked again whether we may list them. Raises ApiError, Unreachable.
+    Raises ApiError, Unreachable.
     """
-    kinds = (*GROUP_KINDS, *TOPOLOGY_KINDS, PROVISIONING, GANGSERVICE)
-    groups = list(dict.fromkeys(kind.group for kind in kinds))
-    told = await asyncio.gather(*(_versions_of(client, group) for group in groups))
-    there = dict(zip(groups, told, strict=True))
+    there = await _versions_of_groups(client, kinds)
     found = await asyncio.gather(
-        *(_version_of(client, kind, there[kind.group], kind in known) for kind in kinds)
+        *(_version_of(client, kind, there[kind.group], is_known=False) for kind in kinds)
     )
     return {kind: version for kind, version in zip(kinds, found, strict=True) if version}
+
+
+async def served_by_now(
+    client: Client, known: Versions, kinds: Collection[GroupKind] = KINDS
+) -> Versions:
+    """The same later on. Of those that are known it is not asked again whether we may list them.
+
+    A kind of which the server cannot say anything, as one whose conversion webhook is broken, is as it was: others
+    that have come since are seen all the same. Raises ApiError, Unreachable where no group answers.
+    """
+    there = await _versions_of_groups(client, kinds)
+    found = await asyncio.gather(
+        *(_version_of(client, kind, there[kind.group], is_known=kind in known) for kind in kinds),
+        return_exceptions=True,
+    )
+    versions: dict[GroupKind, str | None] = {}
+    for kind, answer in zip(kinds, found, strict=True):
+        if isinstance(answer, ApiError | Unreachable):
+            log.debug("%s of %s: %s", kind.plural, kind.group, answer)
+            versions[kind] = known.get(kind)
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            versions[kind] = answer
+    return {kind: version for kind, version in versions.items() if version}
+
+
+async def _versions_of_groups(
+    client: Client, kinds: Collection[GroupKind]
+) -> dict[str, frozenset[str]]:
+    groups = list(dict.fromkeys(kind.group for kind in kinds))
+    told = await asyncio.gather(*(_versions_of(client, group) for group in groups))
+    return dict(zip(groups, told, strict=True))
 
 
 async def made(client: Client) -> dict[GroupKind, str | None]:
@@ -129,7 +170,7 @@ async def _versions_of(client: Client, group: str) -> frozenset[str]:
 
 
 async def _version_of(
-    client: Client, kind: GroupKind, there: frozenset[str], is_known: bool
+    client: Client, kind: GroupKind, there: frozenset[str], *, is_known: bool
 ) -> str | None:
     """The first of our versions of a kind that is served; None where none is, or we may not list it."""
     version = await _first(client, kind, there)

@@ -51,6 +51,11 @@ OF_GANGJOB = "gantree.io/gangjob"
 ROLE, INDEX, PROCESSES = "gantree.io/role", "gantree.io/index", "gantree.io/processes"
 ASSIGNMENT = "gantree.io/assignment"
 """An annotation of a GangJob: the assignment by which a federation handed it in."""
+NO_ALTERNATIVES = (
+    "gang.alternatives: a pod asks for one shape, and is there before its gang has a place; for other devices that"
+    " serve as well, have the pod template name a ResourceClaimTemplate with firstAvailable"
+)
+"""Why shapes to choose from, as job files have them, are refused, and what there is instead."""
 MASTER_PORT = 29500
 GPU = "nvidia.com/gpu"
 _RESTARTS = Restarts()
@@ -158,6 +163,8 @@ def index_of(pod: Pod) -> int | None:
 
 def _role_spec(role: Spec, elastic: Elastic | None) -> RoleSpec:
     topology = table(role, "topology")
+    if role.get("alternatives") is not None:
+        raise InvalidObject(NO_ALTERNATIVES)
     table(table(role, "template"), "spec")
     return RoleSpec(
         _role_name(role),
