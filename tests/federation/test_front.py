@@ -3,7 +3,7 @@
 import pytest
 
 from gantree.federation.federated_job import Stage
-from gantree.model.errors import BadInput, Conflict, NotFound, Unauthenticated
+from gantree.model.errors import BadInput, Conflict, NotFound, Stale, Unauthenticated
 from support.federation.desk import Desk
 from support.federation.lives import LEASE_S
 
@@ -211,3 +211,63 @@ def test_all_that_was_decided_survives_a_kill(desk: Desk) -> None:
     before = {name: job.to_json() for name, job in desk.front.jobs.items()}
     desk.start()
     assert {name: job.to_json() for name, job in desk.front.jobs.items()} == before
+
+
+def waiting(desk: Desk, seconds: float) -> None:
+    """Let time pass in which the job waits in its cluster, and the other one answers, too."""
+    for _ in range(int(seconds)):
+        desk.pass_s(1.0)
+        if desk.has("lease", "a"):
+            desk.lease("a", ("j@a", "f/j/1"), phase="pending")
+        if desk.has("lease", "b"):
+            desk.lease("b")
+
+
+def test_a_job_that_has_only_waited_goes_where_it_starts_at_once_after_its_cluster_has_ended_it(
+    desk: Desk,
+) -> None:
+    job = desk.place()
+    waiting(desk, 50)
+    assert not desk.has("forecast", "b")
+    waiting(desk, 20)
+    desk.offer("b")
+    assert job.moving
+    look = desk.take("look", "a")
+    desk.front.answered(look, {"phase": "pending", "held": False, "version": "v1"}, desk.now)
+    desk.pass_s(3.0)
+    cancel = desk.take("cancel", "a")
+    assert (cancel.remote, cancel.version) == ("j@a", "v1")
+    desk.front.answered(cancel, {}, desk.now)
+    assert (job.stage, job.cluster) == (Stage.PLACED, "a")  # not before it has ended there
+    desk.pass_s(5.0)
+    desk.lease("a")
+    desk.front.answered(desk.take("look", "a"), {"phase": "cancelled", "reason": ""}, desk.now)
+    assert (job.stage, job.before) == (Stage.CHOOSING, "")
+    reasons = [reason for _, reason in job.reasons]
+    assert "it has waited in a for 1 min, and b starts it at once" in reasons
+    desk.offer("a", starts_at=100.0)
+    desk.offer("b")
+    assert (job.stage, job.cluster, job.number, job.moving) == (Stage.SENDING, "b", 2, False)
+
+
+def test_a_job_that_starts_before_it_is_moved_stays(desk: Desk) -> None:
+    job = desk.place()
+    waiting(desk, 70)
+    desk.offer("b")
+    look = desk.take("look", "a")
+    desk.front.answered(look, {"phase": "pending", "held": False, "version": "v1"}, desk.now)
+    desk.pass_s(3.0)
+    desk.front.refused(desk.take("cancel", "a"), Stale("it has changed"), desk.now)
+    desk.pass_s(3.0)
+    look = desk.take("look", "a")
+    desk.front.answered(look, {"phase": "running", "held": False, "version": "v2"}, desk.now)
+    assert (job.stage, job.cluster, job.moving) == (Stage.PLACED, "a", False)
+    assert not desk.has("cancel", "a")
+
+
+def test_a_job_that_no_other_cluster_starts_at_once_goes_on_waiting(desk: Desk) -> None:
+    job = desk.place()
+    waiting(desk, 70)
+    desk.offer("b", 50.0)
+    assert not job.moving
+    assert not desk.has("forecast", "b")

@@ -33,6 +33,7 @@ lease: 3s
 margin: 500ms
 heartbeat: 200ms
 lost_after: 1s
+move_waiting: 500ms
 clusters:
   - {{name: east, url: "{east}", token_file: "{east_token}", region: eu, data: [imagenet], storage: [/]}}
   - {{name: west, url: "{west}", token_file: "{west_token}", region: us, storage: [/]}}
@@ -160,6 +161,30 @@ def test_a_cut_link_moves_a_service_at_once_and_training_after_the_lease_and_not
     for job in ("train", "chat"):
         world.client.cancel(job)
         until(partial(world.has_ended, job))
+    assert "TWICE" not in said.read_text()
+
+
+def is_full(client: Client, job: str) -> bool:
+    return bool(client.job(job)["phase"] == "running")
+
+
+def test_a_job_that_waits_is_moved_to_the_cluster_that_starts_it_at_once(world: World) -> None:
+    full = "name: full\ngang: [{role: w, members: 2, each: {gpus: 4}, run: [sleep, '3600']}]"
+    clients = {name: daemon.client for name, daemon in world.daemons.items()}
+    jobs = {name: each.submit(full)["jobs"][0]["job"] for name, each in clients.items()}
+    until(lambda: all(is_full(each, jobs[name]) for name, each in clients.items()))
+    said = world.submit("patient")
+    until(lambda: world.job("patient")["stage"] == "placed")
+    first = world.job("patient")["cluster"]
+    (other,) = clients.keys() - {first}
+    clients[other].cancel(jobs[other])
+    until(lambda: world.is_at("patient", other) and "alone" in said.read_text())
+    sentence = world.client.why("patient")["sentence"]
+    assert f"patient is in {other} as patient: {other} has the earliest start" in sentence
+    assert clients[first].job("patient")["phase"] == "cancelled"
+    clients[first].cancel(jobs[first])
+    world.client.cancel("patient")
+    until(partial(world.has_ended, "patient"))
     assert "TWICE" not in said.read_text()
 
 

@@ -27,6 +27,7 @@ class Call:
     """One call. job is the federation's id, remote the cluster's; which of the rest is there depends on the kind.
 
     is_service: it is about a service, by its name; one that was handed in anew since it came by came_by is not meant.
+    version: to cancel a job only if nothing was recorded of it since.
     """
 
     kind: CallKind
@@ -38,6 +39,7 @@ class Call:
     body: Json = field(default_factory=dict)
     is_service: bool = False
     came_by: str = ""
+    version: str = ""
 
     @property
     def key(self) -> CallKey:

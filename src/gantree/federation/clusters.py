@@ -12,6 +12,7 @@ from gantree.federation.copies import allowed_clusters
 from gantree.federation.federated_job import FederatedJob, Stage
 from gantree.federation.federated_jobs import FederatedJobs
 from gantree.federation.granted_lease import GrantedLease
+from gantree.federation.moves import Moves
 from gantree.model.errors import Conflict, NotFound
 from gantree.model.federation import EnforcedBy, Federation, Stamp, assignment_of
 
@@ -25,11 +26,13 @@ class Clusters:
         self,
         federation: Federation,
         jobs: FederatedJobs,
+        moves: Moves,
         kept: Mapping[str, Mapping[str, Any]],
         now_s: float,
         wall: Callable[[], float],
     ) -> None:
         self._federation, self._jobs, self._wall = federation, jobs, wall
+        self._moves = moves
         self.leases = {
             each.name: self._lease(each.name, kept.get(each.name, {}), now_s)
             for each in federation.clusters
@@ -102,7 +105,7 @@ class Clusters:
         lease, renewal = self.leases[call.cluster], call.renewal
         if renewal is None or renewal.number != lease.number:
             return  # of a lease that is over: its list of jobs may be older than what was decided since
-        self._learn(call.cluster, answer["jobs"])
+        self._learn(call.cluster, answer["jobs"], now_s)
         enforced_by, before = EnforcedBy(answer["enforced_by"]), lease.enforced_by
         lease.answered(
             Stamp(**answer["stamp"]),
@@ -114,7 +117,7 @@ class Clusters:
         if enforced_by is not before:
             self._jobs.keep(lease=lease)
 
-    def _learn(self, cluster: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    def _learn(self, cluster: str, rows: Iterable[Mapping[str, Any]], now_s: float) -> None:
         """Take in the jobs that a cluster has of the federation; what is not assigned to it is a stray."""
         self._listed[cluster], self.strays[cluster] = set(), []
         for row in rows:
@@ -124,6 +127,7 @@ class Clusters:
                 continue
             self._listed[cluster].add(row["job"])
             job.phase, job.came_by = row["phase"], row["assignment"]
+            self._moves.note(job, row, now_s)
             if job.stage is Stage.SENDING and job.number == assignment_of(row["assignment"]).number:
                 self._jobs.take(job, row["job"])
 

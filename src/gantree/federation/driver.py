@@ -140,7 +140,7 @@ def _cancellation(call: Call) -> Request[Json]:
         return cancel_federated_object(_kind(call), call.remote, assignment=came_by)
     if call.is_service:
         return cancel_service(call.remote, assignment=call.came_by)
-    return cancel(call.remote)
+    return cancel(call.remote, if_version=call.version or None)
 
 
 def _question(call: Call) -> Request[Json]:

@@ -28,7 +28,8 @@ class FederatedJob:
     """One job. submission is the body that clusters get, as POST /v1/jobs takes it; user is whose it is. number counts
     its assignments; cluster and lease are of the current one, remote is its id there, came_by the assignment by
     which its cluster says that it came: of a service perhaps an older one. before is the cluster that had it
-    before. cancelled: its user wants it to end. outcome is the phase in which it ended, reason why. key is the
+    before. cancelled: its user wants it to end. moving: its cluster, where it only waits, is to end it, so that another
+    one starts it. outcome is the phase in which it ended, reason why. key is the
     caller and the idempotency key of its submission. since: up to this number, assignments were of an earlier
     service of the name, which has ended. regions are those of a service, of which each copy is one of these; region is
     the one where this copy is to be, "" for any in which no other is. reasons are why it is where it is, the newest
@@ -57,6 +58,7 @@ class FederatedJob:
     before: str = ""
     phase: str = "pending"
     cancelled: bool = False
+    moving: bool = False
     outcome: str = ""
     ended_at: float | None = None
     reasons: list[tuple[float, str]] = field(default_factory=list)
@@ -110,7 +112,7 @@ class FederatedJob:
 
     def withdraw(self, reason: str, at: float) -> None:
         """No cluster has it any more; one that was to end has ended."""
-        self.before, self.cluster, self.remote = self.cluster, "", ""
+        self.before, self.cluster, self.remote, self.moving = self.cluster, "", "", False
         self.stage, self.phase = Stage.CHOOSING, "pending"
         self.note(reason, at)
         if self.cancelled:

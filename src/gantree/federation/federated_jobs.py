@@ -137,6 +137,13 @@ class FederatedJobs:
         if jobs:
             self.keep(jobs, lease)
 
+    def move_on(self, job: FederatedJob) -> None:
+        """Its cluster has ended a job that only waited there: its checkpoints are where they were before."""
+        before = job.before
+        job.withdraw(f"it only waited in {job.cluster}", self._wall())
+        job.before = before
+        self.keep([job])
+
     def end(self, job: FederatedJob, outcome: str, reason: str) -> None:
         """A job has ended. A service ends through the front alone: one that its cluster has ended is started anew."""
         if job.is_service and not job.cancelled:

@@ -26,11 +26,12 @@ from gantree.federation.copies import allowed_clusters, copies_of
 from gantree.federation.federated_job import FederatedJob, Stage
 from gantree.federation.federated_jobs import NOBODY, FederatedJobs
 from gantree.federation.granted_lease import GrantedLease
+from gantree.federation.moves import Moves
 from gantree.federation.rounds import Rounds, best_offer
 from gantree.federation.store import Store
 from gantree.model.errors import BadInput, Conflict, GantreeError, NotFound, Unsupported
 from gantree.model.federation import Assignment, Federation
-from gantree.model.phases import ENDED
+from gantree.model.phases import ENDED, Phase
 
 Json = dict[str, Any]
 ROUND_S = 10.0
@@ -49,7 +50,9 @@ class Front:
     ) -> None:
         self.federation, self._wall = federation, wall
         self._jobs = FederatedJobs(store, wall)
-        self._clusters = Clusters(federation, self._jobs, store.clusters(), now_s, wall)
+        self._moves = Moves(federation)
+        kept = store.clusters()
+        self._clusters = Clusters(federation, self._jobs, self._moves, kept, now_s, wall)
         self._schedule, self._rounds = CallSchedule(), Rounds()
 
     @property
@@ -130,6 +133,7 @@ class Front:
         for cluster in self.leases:
             self._clusters.withdraw_lost(cluster, now_s)
         self._schedule.forget(now_s)
+        self._moves.forget(self._jobs.live)
         due = [call for call in self._wanted(now_s) if self._schedule.is_due(call.key, now_s)]
         for call in due:
             self._schedule.begin(call.key)
@@ -153,6 +157,12 @@ class Front:
             yield self._about(CallKind.LOOK, job)
         elif job.stage is Stage.PLACED and job.cancelled:
             yield self._about(CallKind.CANCEL, job)
+        elif job.stage is Stage.PLACED and job.moving:
+            version = self._moves.version(job)
+            kind = CallKind.CANCEL if version else CallKind.LOOK
+            yield replace(self._about(kind, job), version=version)
+        elif self._moves.is_due(job, now_s):
+            yield from self._questions(job, now_s)
 
     def _about(self, kind: CallKind, job: FederatedJob) -> Call:
         return Call(
@@ -175,14 +185,20 @@ class Front:
         )
 
     def _questions(self, job: FederatedJob, now_s: float) -> Iterator[Call]:
-        """Ask each usable cluster when it would start a job; decide once all have answered or failed."""
-        round_key = (CallKind.FORECAST, "", job.job)
+        """Ask each usable cluster when it would start a job; decide once all have answered or failed.
+
+        Of a job that waits in a cluster the others are asked, and rarely.
+        """
+        is_new = job.stage is Stage.CHOOSING
+        round_key = (CallKind.FORECAST, "", job.job if is_new else f"move {job.job}")
         if self._rounds.is_open(job.job) or not self._schedule.is_due(round_key, now_s):
             return
         allowed = allowed_clusters(self.federation, job, self._jobs.live.values())
+        allowed.discard(job.cluster)
         if usable := [name for name in self.usable(now_s) if name in allowed]:
             self._rounds.open(job.job, usable)
-            self._schedule.wait(round_key, now_s + ROUND_S)
+            every_s = ROUND_S if is_new else self.federation.move_waiting_s
+            self._schedule.wait(round_key, now_s + every_s)
             for name in usable:
                 yield self.question(name, job)
 
@@ -201,7 +217,8 @@ class Front:
             self._clusters.lease_answered(call, answer, now_s)
         elif call.kind is CallKind.FORECAST:
             if (job := self._jobs.live.get(call.job)) is not None:
-                self._offered(call, offer_of(self.federation, call.cluster, job.data, answer))
+                offer = offer_of(self.federation, call.cluster, job.data, answer)
+                self._offered(call, offer, now_s)
         elif call.kind is CallKind.SUBMIT:
             self._taken(call, answer["jobs"][0]["job"])
         elif call.kind is CallKind.LOOK:
@@ -217,7 +234,8 @@ class Front:
             self.leases[call.cluster].failed(str(error))
         elif call.kind is CallKind.FORECAST:
             is_no = isinstance(error, (*NOT_TAKEN, Conflict))
-            self._offered(call, Offer(call.cluster, None, refusal=str(error)) if is_no else None)
+            offer = Offer(call.cluster, None, refusal=str(error)) if is_no else None
+            self._offered(call, offer, now_s)
         elif call.kind is CallKind.SUBMIT and isinstance(error, NOT_TAKEN):
             self._not_taken(call, str(error), now_s)
         elif call.kind is CallKind.LOOK and isinstance(error, NotFound):
@@ -235,17 +253,26 @@ class Front:
         if call.kind is CallKind.LEASE:
             self.leases[call.cluster].failed(trouble)
         elif call.kind is CallKind.FORECAST:
-            self._offered(call, None)
+            self._offered(call, None, now_s)
         else:
             self._schedule.wait(call.key, now_s + AGAIN_S)
         if call.kind is CallKind.SUBMIT:
             self._jobs.unsure.add(call.job)
 
     def _looked(self, call: Call, answer: Mapping[str, Any]) -> None:
-        if (job := self._jobs.placed(call.job, call.cluster, call.remote)) is not None:
-            job.phase = answer["phase"]
-            if job.phase in ENDED:
-                self._jobs.end(job, job.phase, answer.get("reason") or "")
+        job = self._jobs.placed(call.job, call.cluster, call.remote)
+        if job is None:
+            return
+        job.phase = answer["phase"]
+        if job.moving and not job.cancelled and job.phase == Phase.CANCELLED:
+            self._jobs.move_on(job)
+            self._moves.end(job)
+        elif job.phase in ENDED:
+            self._jobs.end(job, job.phase, answer.get("reason") or "")
+        elif job.moving and not self._moves.looked(job, answer):
+            job.moving = False
+            job.note(f"it stays in {job.cluster}: it has started there", self._wall())
+            self._jobs.keep([job])
 
     def _assigned(self, call: Call) -> FederatedJob | None:
         """The job of a submission, if its assignment still is the current one."""
@@ -271,13 +298,17 @@ class Front:
 
     # Which cluster gets a job.
 
-    def _offered(self, call: Call, offer: Offer | None) -> None:
+    def _offered(self, call: Call, offer: Offer | None, now_s: float) -> None:
         offers = self._rounds.take(call.job, call.cluster, offer)
         job = self._jobs.live.get(call.job)
-        if offers is None or job is None or job.stage is not Stage.CHOOSING:
+        if offers is None or job is None:
             return
         before = list(job.reasons)
-        self._choose(job, offers)
+        if job.stage is Stage.CHOOSING:
+            self._choose(job, offers)
+        elif reason := self._moves.reason(job, offers, now_s):
+            job.moving = True
+            job.note(reason, self._wall())
         if job.reasons != before:
             self._jobs.keep([job])
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from gantree.formats.validation.fields import (
     Amount,
     AmountAboveZero,
+    Duration,
     DurationAboveZero,
     Name,
     Text,
@@ -58,6 +59,7 @@ class FederationForm(Form):
     margin: DurationAboveZero | None = None
     heartbeat: DurationAboveZero | None = None
     lost_after: DurationAboveZero | None = None
+    move_waiting: Duration | None = None
     clusters: list[ClusterEntry]
     links: list[LinkEntry] = empty(list)
 
@@ -134,6 +136,7 @@ def _federation_times(form: FederationForm) -> Federation:
         margin_s=form.margin or default.margin_s,
         heartbeat_s=form.heartbeat or default.heartbeat_s,
         lost_after_s=form.lost_after or default.lost_after_s,
+        move_waiting_s=default.move_waiting_s if form.move_waiting is None else form.move_waiting,
     )
 
 

@@ -110,7 +110,8 @@ class Federation:
     """lease_s: how long a cluster may be out of touch with the front until its jobs are started elsewhere.
 
     margin_s is what the front waits beyond that. heartbeat_s: how often leases are renewed. lost_after_s: a cluster
-    that has not answered for so long gets no new jobs, and its services are started elsewhere.
+    that has not answered for so long gets no new jobs, and its services are started elsewhere. move_waiting_s: a job
+    that has only waited for so long goes to a cluster that starts it at once; 0: it stays.
     """
 
     name: str
@@ -121,6 +122,7 @@ class Federation:
     margin_s: float = 15.0
     heartbeat_s: float = 5.0
     lost_after_s: float = 30.0
+    move_waiting_s: float = 900.0
 
     def cluster(self, name: str) -> FederatedCluster:
         """The cluster of this name."""

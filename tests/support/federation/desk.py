@@ -52,6 +52,7 @@ class Desk:
         call: Call | None = None,
         by: str = "members",
         service: bool = False,
+        phase: str = "running",
     ) -> None:
         """The cluster answers a renewal; rows are (its job, assignment)."""
         call = call or self.take("lease", cluster)
@@ -61,7 +62,14 @@ class Desk:
             "stamp": {"boot": cluster, "at_s": self.now},
             "enforced_by": by,
             "jobs": [
-                {"job": job, "assignment": told, "phase": "running", "service": service}
+                {
+                    "job": job,
+                    "assignment": told,
+                    "phase": phase,
+                    "service": service,
+                    "held": False,
+                    "attempt": int(phase != "pending"),
+                }
                 for job, told in rows
             ],
         }

@@ -44,7 +44,13 @@ def federation(*names: str) -> Federation:
     """Clusters of these names, each a region of its own."""
     clusters = tuple(FederatedCluster(each, f"http://{each}", None, each) for each in names)
     return Federation(
-        "f", clusters, lease_s=LEASE_S, margin_s=5.0, heartbeat_s=5.0, lost_after_s=20.0
+        "f",
+        clusters,
+        lease_s=LEASE_S,
+        margin_s=5.0,
+        heartbeat_s=5.0,
+        lost_after_s=20.0,
+        move_waiting_s=60.0,
     )
 
 

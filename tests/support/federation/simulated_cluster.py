@@ -12,7 +12,7 @@ from typing import Any
 
 from gantree.control.federation.lease import Lease, check_assignment, renewed
 from gantree.federation.calls import Call, CallKind
-from gantree.model.errors import BadInput, Conflict, NotFound
+from gantree.model.errors import BadInput, Conflict, NotFound, Stale
 from gantree.model.federation import EnforcedBy, Stamp
 
 Json = dict[str, Any]
@@ -45,6 +45,12 @@ class SimulatedJob:
     cancelled: bool = False
     is_service: bool = False
     service: str = ""
+    attempts: int = 0
+
+    @property
+    def version(self) -> str:
+        """Another one with each change."""
+        return f"{self.phase} {self.held} {self.attempts}"
 
 
 @dataclass
@@ -95,6 +101,8 @@ class SimulatedCluster:
                 "job": each.remote,
                 "assignment": each.assignment,
                 "phase": each.phase,
+                "held": each.held,
+                "attempt": each.attempts,
                 "service": each.is_service,
             }
             for each in self.jobs.values()
@@ -152,12 +160,15 @@ class SimulatedCluster:
             raise Conflict("it has ended")
         if job.is_service and call.came_by != job.assignment:
             raise Conflict("it was handed in anew")
+        if call.version not in ("", job.version):
+            raise Stale("it has changed")
         job.cancelled = True
         self._stop(job, now)
         return {"job": job.remote}
 
     def _look(self, call: Call, now: float) -> Json:
-        return {"phase": self._job(call.remote).phase}
+        job = self._job(call.remote)
+        return {"phase": job.phase, "held": job.held, "version": job.version}
 
     def _job(self, remote: str) -> SimulatedJob:
         if remote not in self.jobs:
@@ -201,7 +212,7 @@ class SimulatedCluster:
         """A shim starts nothing leased without a lease that holds."""
         if job.is_service or not self._lease_is_over(now):
             job.attempt = Attempt(job.job, job.number, self.name, now)
-            job.phase, job.stops_at = "running", None
+            job.phase, job.stops_at, job.attempts = "running", None, job.attempts + 1
             self.history.append(job.attempt)
 
     # The machine.
