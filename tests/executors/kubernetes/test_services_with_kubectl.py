@@ -234,17 +234,22 @@ def test_a_horizontalpodautoscaler_scales_by_a_metric_of_the_first_pods(
 
 
 def test_a_budget_names_the_number_that_must_stay(cluster: Cluster) -> None:
-    """Of pods with an owner that Kubernetes has not by itself it counts no shares."""
+    """Kubernetes does not know how many pods a GangJob is to have, and so no share of them."""
     apply(cluster, example("GangService"))
     scale(cluster, 2)
     until_ready(cluster, 2)
-    cluster.insist("kubectl create pdb chat --min-available=1 --selector=gantree.io/serves=chat")
+    for name, least in (("number", "1"), ("share", "50%")):
+        line = f"kubectl create pdb {name} --min-available={least}"
+        cluster.insist(f"{line} --selector=gantree.io/serves=chat")
 
-    def allowed() -> int:
-        (budget,) = cluster.objects("pdb")
-        return int(budget.get("status", {}).get("disruptionsAllowed", 0))
+    def told(name: str) -> tuple[int | None, str]:
+        (budget,) = (one for one in cluster.objects("pdb") if one["metadata"]["name"] == name)
+        status = budget.get("status", {})
+        reasons = [each["reason"] for each in status.get("conditions", ())]
+        return status.get("disruptionsAllowed"), "".join(reasons)
 
-    until(lambda: allowed() == 1, allowed)
+    until(lambda: told("number") == (1, "SufficientPods"), lambda: told("number"))
+    until(lambda: told("share") == (0, "SyncFailed"), lambda: told("share"))
 
 
 def test_editors_and_viewers_of_a_namespace_are_so_of_its_gangs(cluster: Cluster) -> None:

@@ -400,6 +400,37 @@ def test_a_budget_counts_its_pods(running: ServerThread, ours: Api, kubelet: Kub
 
 
 @pytest.mark.parametrize(
+    ("spec", "allowed"), [({"minAvailable": 1}, 1), ({"minAvailable": "50%"}, 0), ({"maxUnavailable": 1}, 0)]
+)  # fmt: skip
+def test_a_share_of_pods_whose_owner_does_not_say_how_many_lets_none_go(
+    running: ServerThread, ours: Api, kubelet: Kubelet, spec: dict[str, Any], allowed: int
+) -> None:
+    """As test_services_with_kubectl has it of a real server: its owner would have to say how many there are to be."""
+    selector = {"matchLabels": {"app": "x"}}
+    home = "/api/v1/namespaces/default/configmaps"
+    made = ours.post(home, {"metadata": {"name": "g"}}).json()["metadata"]
+    owner = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "name": "g",
+        "uid": made["uid"],
+        "controller": True,
+    }
+    for name in "ab":
+        ours.post(PODS, pod(name, {"labels": {"app": "x"}, "ownerReferences": [owner]}))
+        ours.post(f"{PODS}/{name}/binding", binding(name, "n0"))
+        comes(ours, f"{PODS}/{name}", lambda told: phase(told) == "Running")
+    ours.post(BUDGETS, {"metadata": {"name": "b"}, "spec": {**spec, "selector": selector}})
+
+    def is_so(told: Content) -> bool:
+        status = told["status"]
+        reasons = [each["reason"] for each in status.get("conditions", ())]
+        return (status["disruptionsAllowed"], "SyncFailed" in reasons) == (allowed, not allowed)
+
+    comes(ours, f"{BUDGETS}/b", is_so)
+
+
+@pytest.mark.parametrize(
     ("spec", "expected"),
     [
         ({"minAvailable": 2}, 2),

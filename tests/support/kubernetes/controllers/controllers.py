@@ -20,6 +20,9 @@ POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 DELETE_PROTECTION = "resource.kubernetes.io/delete-protection"
 GROUP_PROTECTION = "scheduling.k8s.io/podgroup-protection"
 ENDED = frozenset({"Succeeded", "Failed"})
+COUNTED = frozenset({"ReplicaSet", "ReplicationController", "Deployment", "StatefulSet"})
+"""Owners of which Kubernetes knows how many pods there are to be."""
+SYNC_FAILED = {"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed"}
 Known = dict[str, Json]
 
 
@@ -203,6 +206,8 @@ class Controllers(Follower):
             "observedGeneration": metadata["generation"],
             "disruptedPods": None,
         }
+        if not isinstance(spec.get("minAvailable"), int) and any(map(_is_of_a_custom_one, pods)):
+            status = {"disruptionsAllowed": 0, "conditions": [SYNC_FAILED]}
         told = {name: value for name, value in status.items() if value is not None}
         now = budget.get("status") or {}
         if {name: now.get(name) for name in told} != told:
@@ -245,6 +250,12 @@ def _owner(pod: Json) -> Json:
         "controller": True,
         "blockOwnerDeletion": True,
     }
+
+
+def _is_of_a_custom_one(pod: Json) -> bool:
+    """Whether Kubernetes asks the owner of a pod how many there are to be, and it may not say."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return any(each.get("controller") and each["kind"] not in COUNTED for each in owners)
 
 
 def _is_healthy(pod: Json) -> bool:
