@@ -18,6 +18,7 @@ from gantree.api.observability.log_format import CLIENT_LIBRARIES
 from support.chart_scripts import share_chart_scripts
 from support.command_line import CommandLine
 from support.examples import IS_SOAK, examples
+from support.journal_tables import share_table_statements
 from support.left_threads import left_threads
 from support.nursery import PLACE
 from support.postgres import NoPostgres, Server, SharedServer
@@ -95,6 +96,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(shared.cleanup)
         os.environ[PLACE] = f"{shared.name}/nursery"
     share_chart_scripts(Path(os.environ[PLACE]).with_name("chart-scripts"))
+    share_table_statements()
 
 
 def _keep_files_in_memory() -> None:

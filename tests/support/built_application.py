@@ -14,6 +14,7 @@ from gantree.control.snapshots import Snapshots
 from gantree.journal.sqlite import SqliteJournal
 from gantree.web.pages import routers
 from support.history_lives import HistoryLives
+from support.journal_tables import share_table_statements
 from support.type_adapters import share_type_adapters
 
 STEPS = 40
@@ -30,5 +31,6 @@ def _live() -> None:
 
 
 share_type_adapters()
+share_table_statements()
 build_app(MagicMock(), Access(), routers())
 _live()
