@@ -9,6 +9,7 @@ from functools import partial
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
+import httpx
 import pytest
 
 from gantree.api.client.client import Client
@@ -108,6 +109,14 @@ def test_what_no_cluster_can_ever_start_is_refused_with_each_reason(world: World
         Unsupported, match=r"does not answer GET /v1/nodes; ask a cluster: east \(http"
     ):
         world.client.nodes()
+
+
+def test_the_front_has_metrics(world: World) -> None:
+    transport = httpx.HTTPTransport(uds=str(world.folder / "front" / "gantree.sock"))
+    with httpx.Client(transport=transport, base_url="http://front") as client:
+        answer = client.get("/metrics")
+    assert answer.status_code == 200
+    assert 'gantree_federation_cluster_ready{cluster="east",region="eu"} 1.0' in answer.text
 
 
 @pytest.mark.parametrize("query", [{"after": "x"}, {"after": "-1"}, {"limit": "0"}])

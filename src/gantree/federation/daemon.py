@@ -29,7 +29,7 @@ from gantree.control.metrics.metrics import Metrics
 from gantree.executors.local.launch.open_files import raise_limit
 from gantree.federation.driver import Driver, now_s
 from gantree.federation.front import Front
-from gantree.federation.routes import FrontBackend, router
+from gantree.federation.routes import FrontBackend, metrics_router, router
 from gantree.federation.store import FILE, Store
 from gantree.federation.tables import Tables
 from gantree.journal.state_directory import StateDirectory
@@ -144,7 +144,8 @@ def _app(backend: FrontBackend, settings: FrontSettings) -> FastAPI:
     token = None if settings.listen is None else token_of(settings.listen.token_file)
     app.state.access, app.state.audit = Access(token), None
     app.include_router(_probes())
-    app.include_router(router(backend), dependencies=[Depends(permitted)])
+    for routes in (router(backend), metrics_router(backend)):
+        app.include_router(routes, dependencies=[Depends(permitted)])
     return app
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from gantree import __version__
 from gantree.api.access.access import CurrentCaller
@@ -29,6 +30,7 @@ from gantree.api.routes.services.services import ServiceScaleRequest
 from gantree.federation import rows, service_rows
 from gantree.federation.driver import Driver, now_s
 from gantree.federation.federated_job import FederatedJob, Stage
+from gantree.federation.metrics import exposition
 from gantree.federation.route_table import divided
 from gantree.federation.submission import federated_jobs
 from gantree.federation.tables import Tables
@@ -70,6 +72,19 @@ def router(backend: FrontBackend) -> APIRouter:
     _add_routing(routes, backend)
     _add_federation(routes, backend)
     _add_rest(routes, backend)
+    return routes
+
+
+def metrics_router(backend: FrontBackend) -> APIRouter:
+    """The metrics, which need a caller, too."""
+    routes = APIRouter()
+
+    @routes.get("/metrics", **needs(Need.SEE_ALL))
+    async def metrics() -> Response:
+        """The clusters and how many jobs each has, for Prometheus."""
+        text = exposition(rows.status(backend.driver.front, now_s()))
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
+
     return routes
 
 
