@@ -124,9 +124,8 @@ def test_a_reader_leaves_an_older_file_as_it_is(tmp_path: Path) -> None:
 
 
 def test_there_is_a_file_of_every_older_version() -> None:
-    assert [path.name for path in sorted(FILES.iterdir())] == [
-        f"version-{version}.sqlite3" for version in OLDER
-    ]
+    names = {path.name for path in FILES.iterdir()}
+    assert names == {f"version-{version}.sqlite3" for version in OLDER}
 
 
 def test_a_fresh_file_has_todays_tables(tmp_path: Path) -> None:

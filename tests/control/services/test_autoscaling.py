@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
@@ -15,7 +16,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import Loop
-from gantree.control.services.autoscaling import Answer, ServiceScaling, answered, autoscale
+from gantree.control.services.autoscale_watch import autoscale, keep_weeks, read_weeks
+from gantree.control.services.autoscaling import Answer, ServiceScaling, answered
 from gantree.control.services.gpu_use import ReplicaGpuUse
 from gantree.control.services.prometheus import ask
 from gantree.control.services.router_reports import RouterReport, RouterReports, ServiceReport
@@ -24,6 +26,8 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.state import JobState
 from gantree.executors.served_services import ServedService
+from gantree.journal.service_week_store import ServiceWeekStore
+from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import GantreeError
 from gantree.model.events import Event, ServiceScaleRequested
 from gantree.model.jobs import AlternativeShape, Job, Role, Shape
@@ -398,8 +402,39 @@ class AtOnce:
         return function()
 
 
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ServiceWeekStore]:
+    journal = SqliteJournal(tmp_path)
+    yield ServiceWeekStore(journal.database)
+    journal.close()
+
+
+def test_what_was_needed_by_hour_of_the_week_outlives_a_daemon(store: ServiceWeekStore) -> None:
+    site, loop = Site((CONCURRENCY,)), cast("Loop", AtOnce())
+    leading = cast("Controller", SimpleNamespace(ledger=site.ledger, cluster_services=None))
+    site.service.spec = replace(
+        site.service.spec, scaling=replace(site.service.spec.scaling, predict=True)
+    )
+    hours = tuple(None if hour % 2 else hour / 3 for hour in range(168))
+    site.scaling.due(site.ledger, 0.0)
+    week = LoadOfWeek(hours, 5, 2.5, 2)
+    site.scaling.of_service["chat"].week = week
+    asyncio.run(keep_weeks(loop, leading, site.scaling, store))
+    later = ServiceScaling(site.routers)
+    asyncio.run(read_weeks(loop, later, store))
+    later.due(site.ledger, 0.0)
+    assert later.of_service["chat"].week == week
+    assert later.changed_weeks() == {}
+    later.of_service["chat"].week = week.noted(5 * 3600.0, 1.0)
+    store.write({"gone": week}, ["chat", "gone"])
+    asyncio.run(keep_weeks(loop, leading, later, store))
+    assert store.read() == {"chat": LoadOfWeek(hours, 5, 3.5, 3)}, "and none of services that ended"
+
+
 @pytest.mark.parametrize("keeps", [True, False])
-def test_a_cluster_that_keeps_services_itself_is_told_and_others_get_an_event(keeps: bool) -> None:
+def test_a_cluster_that_keeps_services_itself_is_told_and_others_get_an_event(
+    keeps: bool, store: ServiceWeekStore
+) -> None:
     site, asked, events = Site((CONCURRENCY,), wanted=1), list[object](), list[Event]()
     site.routers.take(RouterReport("r1", 5.0, 0.0, (told(concurrency=31.0),)))
     own = SimpleNamespace(
@@ -417,7 +452,7 @@ def test_a_cluster_that_keeps_services_itself_is_told_and_others_get_an_event(ke
 
     async def until_told() -> None:
         loop, leading = cast("Loop", AtOnce()), cast("Controller", controller)
-        task = asyncio.create_task(autoscale(loop, leading, site.scaling, None))
+        task = asyncio.create_task(autoscale(loop, leading, site.scaling, None, store))
         while not (asked or events):
             await asyncio.sleep(0.01)
         task.cancel()

@@ -63,13 +63,14 @@ from gantree.control.readers.host import fork_host
 from gantree.control.readers.server import serve
 from gantree.control.readers.standby_fold import StandbyFold
 from gantree.control.readers.supervisor import ReaderSupervisor
-from gantree.control.services.autoscaling import autoscale
+from gantree.control.services.autoscale_watch import autoscale
 from gantree.control.services.observed import watch_drains
 from gantree.control.services.of_cluster import services_ledger
 from gantree.control.services.readiness import watch_readiness
 from gantree.executors.kubernetes.apiserver.settings import KubernetesSettings
 from gantree.executors.local.launch.open_files import raise_limit
 from gantree.journal.access_store import AccessStore
+from gantree.journal.service_week_store import ServiceWeekStore
 from gantree.model.errors import JournalError, NotLeading, Unreachable
 from gantree.text.words import plural
 
@@ -349,7 +350,10 @@ class _Lifecycle:
         comparing = asyncio.create_task(watch_stragglers(loop, controller))
         probing = asyncio.create_task(watch_readiness(loop, controller, backend.observed.answers))
         draining = asyncio.create_task(watch_drains(loop, controller, backend.observed))
-        scaled = asyncio.create_task(autoscale(loop, controller, scaling, settings.prometheus))
+        weeks = ServiceWeekStore(self._daemon.location.journal.database)
+        scaled = asyncio.create_task(
+            autoscale(loop, controller, scaling, settings.prometheus, weeks)
+        )
         serving = [(over_socket, over_socket.serving()), *self._over_tcp()]
         tasks = [task for _, task in serving]
         while not all(server.started for server, _ in serving) and not any(

@@ -1,26 +1,23 @@
-"""Autoscales services while a daemon leads: measures their loads, asks `services.autoscaler`, requests what it says.
+"""Autoscales services: measures their loads, and decides by `services.autoscaler`; sampled by `autoscale_watch`.
 
 Each service with targets is sampled every `every`; what is known of it comes from routers first, then from its
 replicas' /metrics, from the counters of its GPUs, and from a Prometheus server for queries. A service without replicas
 is looked at as soon as routers tell of a request. Only a number that differs goes on record, as
 `ServiceScaleRequested`; a cluster that keeps services itself (GangServices) is told. What an autoscaler remembers is
-in memory, as the HPA's: a daemon that takes over begins with the number that it finds.
+in memory, as the HPA's, except for what was needed in earlier weeks: a daemon that takes over begins with the number
+that it finds.
 
 Arrivals are counted, not what ended: while replicas are full or start, less ends than arrives, and what a scale-up
 makes of that must not look like more load. A router tells what ended, and how many requests are there now; the
 difference of the latter is what arrived besides.
 """
 
-import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from gantree.control.engine.controller import Controller
-from gantree.control.engine.loop import Loop
 from gantree.control.services.engine_loads import Attempt, EngineLoad, EngineLoads, scraped
 from gantree.control.services.gpu_use import ReplicaGpuUse
-from gantree.control.services.of_cluster import services_ledger
 from gantree.control.services.prometheus import ask
 from gantree.control.services.route_table import speed_of
 from gantree.control.services.router_reports import RouterReports, ServiceLoad
@@ -29,7 +26,6 @@ from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.state import JobState
 from gantree.core.services.replicas import live_replicas, takes_requests
 from gantree.model.errors import GantreeError
-from gantree.model.events import ServiceScaleRequested
 from gantree.model.replicas import Endpoint
 from gantree.model.services import LATENCIES, Autoscaling, ScaleTarget
 from gantree.services.autoscaler import Recommendation, recommend, shared_need
@@ -38,8 +34,6 @@ from gantree.services.load_of_week import LoadOfWeek
 from gantree.services.scaling_history import History
 from gantree.telemetry.engine_metrics import EngineFigures
 
-LOOK_EVERY_S = 0.5
-"""How soon a request that waits for a service without replicas is seen, after a router told of it."""
 USUAL_START_S = 60.0
 """How long before its need a predicted replica starts, until one has been seen to start."""
 
@@ -107,7 +101,16 @@ class ServiceScaling:
     routers: RouterReports
     gpu_use: ReplicaGpuUse = field(default_factory=ReplicaGpuUse)
     engines: EngineLoads = field(default_factory=EngineLoads)
+    weeks: Mapping[str, LoadOfWeek] = field(default_factory=dict)
     of_service: dict[str, Scaled] = field(default_factory=dict)
+
+    def changed_weeks(self) -> dict[str, LoadOfWeek]:
+        """Tables of services that predict, as far as they differ from `weeks`, which are those on record."""
+        return {
+            service: scaled.week
+            for service, scaled in self.of_service.items()
+            if scaled.week.samples and scaled.week != self.weeks.get(service)
+        }
 
     def due(self, ledger: Ledger, now: float) -> list[Question]:
         """The services whose sample has come, and what is to be asked for it."""
@@ -136,7 +139,7 @@ class ServiceScaling:
         return {service: told for service, told in tokens.items() if told is not None}
 
     def _is_due(self, state: ServiceState, now: float) -> bool:
-        scaled = self.of_service.setdefault(state.service, Scaled(now))
+        scaled = self._scaled(state.service, now)
         late = now - scaled.asked_at > STALE_AFTER * state.spec.scaling.every_s
         if scaled.asked == state.wanted or late:
             scaled.asked = None
@@ -146,6 +149,13 @@ class ServiceScaling:
             return True
         load = self.routers.load(state.service, now) if state.wanted == 0 else None
         return load is not None and load.queued + load.in_flight > 0
+
+    def _scaled(self, service: str, now: float) -> Scaled:
+        """What is remembered of a service; of a new one, what is on record of its weeks."""
+        if service not in self.of_service:
+            week = self.weeks.get(service, LoadOfWeek())
+            self.of_service[service] = Scaled(now, week=week)
+        return self.of_service[service]
 
     def _question(self, ledger: Ledger, state: ServiceState, now: float) -> Question:
         scaling, scaled = state.spec.scaling, self.of_service[state.service]
@@ -303,59 +313,3 @@ def _predicted(scaled: Scaled, scaling: Autoscaling, load: Load, now: float) -> 
     if need is not None:
         scaled.week = scaled.week.noted(now, need)
     return scaled.week.predicted(now, now + scaled.start_s + scaling.every_s)
-
-
-# ----- while a daemon leads
-
-
-async def autoscale(
-    loop: Loop, controller: Controller, scaling: ServiceScaling, server: str | None
-) -> None:
-    """Sample services until cancelled. server is that of Prometheus, for queries. Raises AssertionError for bugs."""
-    asking: list[asyncio.Task[None]] = []
-    try:
-        while True:
-            for question in await loop.call(
-                lambda: scaling.due(services_ledger(controller), controller.clock())
-            ):
-                sample = _sample(loop, controller, scaling, question, server)
-                asking.append(asyncio.create_task(sample))
-            await asyncio.sleep(LOOK_EVERY_S)
-            for task in [each for each in asking if each.done()]:
-                asking.remove(task)
-                task.result()
-    finally:
-        for task in asking:
-            task.cancel()
-        await asyncio.gather(*asking, return_exceptions=True)
-
-
-async def _sample(
-    loop: Loop,
-    controller: Controller,
-    scaling: ServiceScaling,
-    question: Question,
-    server: str | None,
-) -> None:
-    answer = Answer()
-    if question.endpoints or question.queries:
-        answer = await asyncio.to_thread(answered, question, server)
-
-    def decide() -> None:
-        now, own = controller.clock(), controller.cluster_services
-        found = scaling.decide(question, answer, services_ledger(controller), now)
-        if found is not None and own is not None:
-            own.scale(question.service, found.replicas, found.reason, automatic=True)
-        elif found is not None:
-            controller.inbox.enqueue(
-                ServiceScaleRequested(
-                    id=f"{question.service}/autoscaled/{controller.epoch}/{now!r}",
-                    observed_at=now,
-                    service=question.service,
-                    replicas=found.replicas,
-                    reason=found.reason,
-                    automatic=True,
-                )
-            )
-
-    await loop.call(decide)

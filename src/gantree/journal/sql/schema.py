@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Connection, select
 
 from gantree.journal.sql.history_tables import history_mark
 from gantree.journal.sql.notification_tables import notification_mark
+from gantree.journal.sql.service_week_tables import service_weeks  # noqa: F401 - so that it is created, too
 from gantree.journal.sql.tables import (
     METADATA,
     VERSION,

@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-VERSION = 10
+VERSION = 11
 """The version of these tables: the number of the newest migration. SQLite files have it as user_version, too."""
 VERSION_TABLE = "gantree_version"
 
