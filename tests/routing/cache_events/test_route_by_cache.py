@@ -101,6 +101,19 @@ def test_a_prompt_goes_where_the_most_of_it_is_held(
     asyncio.run(acted())
 
 
+def test_a_prompt_of_a_hundred_kilobytes_is_looked_up(
+    tmp_path: Path, replicas: list[ReplicaProcess]
+) -> None:
+    async def acted() -> None:
+        async with staged(tmp_path, replicas) as stage:
+            await stage.hold(1, PROMPT, 3)
+            await stage.until_held(3)
+            long = PROMPT * (100_000 // len(PROMPT))
+            assert await stage.asked(long) == ("chat.2", "affinity")
+
+    asyncio.run(acted())
+
+
 def test_of_replicas_that_hold_equally_much_each_gets_its_share(
     tmp_path: Path, replicas: list[ReplicaProcess]
 ) -> None:

@@ -62,6 +62,7 @@ def test_dynamo_stores_what_it_wrote_behind_the_prompt() -> None:
     "more",
     [
         {"cache_salt": "tenant"},
+        {"mm_keys": [[{"hash": "a1", "start_offset": 0}]]},
         {"extra_keys": [["salt"]]},
         {"lora_id": 3},
         {"kv_cache_spec_kind": "mamba"},
@@ -70,7 +71,8 @@ def test_dynamo_stores_what_it_wrote_behind_the_prompt() -> None:
 )
 def test_blocks_that_no_prompt_can_be_compared_with_are_left_out(more: dict[str, Any]) -> None:
     row = {"type": "BlockStored", "block_hashes": [1], "token_ids": [1, 2], "block_size": 2}
-    assert len(batch_of(msgspec.msgpack.encode([1.0, [row]])).events) == 1
+    plain = row | {"mm_keys": [[]], "extra_keys": [None]}
+    assert len(batch_of(msgspec.msgpack.encode([1.0, [plain]])).events) == 1
     assert batch_of(msgspec.msgpack.encode([1.0, [row | more]])).events == ()
 
 

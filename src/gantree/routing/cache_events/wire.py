@@ -111,7 +111,7 @@ def _stored(fields: Mapping[str, Any]) -> BlocksStored | None:
     """None of blocks with images, salts or an adapter without a name, and of caches that need no whole prefix."""
     lora = fields.get("lora_name") or ""
     has_lora = fields.get("lora_id") not in (None, 0)
-    others = [fields["cache_salt"]] if fields.get("cache_salt") else []
+    others = [fields[name] for name in ("cache_salt", "mm_keys") if any(fields.get(name) or ())]
     others += [key for keys in fields.get("extra_keys") or () for key in keys or () if key != lora]
     if others or (has_lora and not lora) or fields.get("kv_cache_spec_kind") not in WHOLE_PREFIX:
         return None
