@@ -16,6 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from gantree.api.client.client import Client
 from gantree.api.http.unix_socket import FILE as SOCKET
 from gantree.journal.sqlite import FILE as JOURNAL
+from gantree.routing.cache_events.blocks import Prompt
+from gantree.routing.cache_events.match import Held, Match
 from gantree.routing.measurements import Now, Record
 from gantree.routing.route_metrics import RouteMetrics
 from gantree.routing.table import RoutedReplica, RoutedService, RouteTable
@@ -276,6 +278,9 @@ def routers_metrics() -> dict[str, set[str]]:
     metrics.record("chat", Record("chat", "chat.1_1", 502, 0.1, 0.2, 1, "closest", is_shed=False))
     replica = RoutedReplica("chat.1", 1, "127.0.0.1", 8000)
     metrics.sample(RouteTable((RoutedService("chat", replicas=(replica,)),)), Now({}, {}), 0.0)
+    metrics.looked_up("chat", None, 0.01)
+    metrics.looked_up("chat", Match(Prompt((1, 2), "chat"), {"chat.1_1": 2}), 0.01)
+    metrics.sample_cache("chat", Held(1, 1, 0))
     found: dict[str, set[str]] = {}
     for family in metrics.registry.collect():
         for each in family.samples:
