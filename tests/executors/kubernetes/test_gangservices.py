@@ -8,10 +8,13 @@ import pytest
 import yaml
 
 from gantree.executors.kubernetes.services import controller
+from gantree.model.services import ANOTHER_CLIENT
 from support.kubernetes.server.statuses import Json
 from support.pods import PodStage
 from support.yaml_text import read_yaml
 
+HTTPX = "python-httpx"
+"""Who a real server says has scaled; that of the tests keeps no managedFields."""
 CRDS = Path(__file__).parents[3] / "deploy/kubernetes/crds"
 HOME = "/apis/gantree.io/v1alpha1/namespaces/default"
 URL = f"{HOME}/gangservices"
@@ -155,6 +158,8 @@ def test_kubectl_scale_and_autoscalers_set_how_many_there_are(stage: PodStage) -
         p for p in stage.pods().values() if p["metadata"]["labels"].get(selected[0]) == selected[2]
     ]
     assert len(first) == 4
+    stage.until(lambda: "scaledFor" in status(stage))
+    assert status(stage)["scaledFor"] in (f"4 replicas: {by}" for by in (ANOTHER_CLIENT, HTTPX))
     scale(stage, 9)
     scale(stage, 0)
     stage.until(

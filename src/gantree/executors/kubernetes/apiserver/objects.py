@@ -380,6 +380,26 @@ class Group(Object, frozen=True):
     status: Mapping[str, Any] = {}
 
 
+class ManagedFields(Object, frozen=True):
+    """Which client of the API server has set which fields of an object, for FieldsV1."""
+
+    manager: str = ""
+    subresource: str = ""
+    fields: Mapping[str, Any] = msgspec.field(default={}, name="fieldsV1")
+
+
+class ManagedMetadata(Metadata, frozen=True):
+    """Metadata with who has set what; of other objects that is not read, for it is long."""
+
+    managed_fields: tuple[ManagedFields, ...] = ()
+
+
+class ManagedGroup(Group, frozen=True):
+    """A group of which it counts who has set a field."""
+
+    metadata: ManagedMetadata = ManagedMetadata()
+
+
 class JobSpec(TypedDict, total=False):
     """What of a Job says how many pods it has; its template is not kept, for there may be very many Jobs."""
 

@@ -1,7 +1,7 @@
 """How the number of a GangService changed last: what is noticed, for the journal, and said in the status. Pure.
 
-Whoever may scale it writes the number into the spec. The reason is known where this daemon wrote it; otherwise another
-client of the API server did. What the status says of it outlives this process, and the number in it tells a new
+Whoever may scale it writes the number into the spec. The reason is known where this daemon wrote it; otherwise the
+server says which client did. What the status says of it outlives this process, and the number in it tells a new
 leader of a change that nobody has noticed.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gantree.executors.kubernetes.apiserver.conditions import api_time, seconds_of
-from gantree.executors.kubernetes.apiserver.objects import Group
+from gantree.executors.kubernetes.apiserver.objects import Group, ManagedMetadata
 from gantree.executors.kubernetes.services.gang_service import GangService
 from gantree.executors.served_services import Scaled
 from gantree.model.events import ServiceScaleObserved
@@ -36,7 +36,7 @@ class NumberOfReplicas:
         before, self.wanted = self.wanted, service.wanted
         if before is None or before == service.wanted:
             return None
-        reason, automatic = ANOTHER_CLIENT, False
+        reason, automatic = scaled_by(group), False
         if self._requested is not None and self._requested[0] == service.wanted:
             _, reason, automatic = self._requested
         self._requested, self.last = None, Scaled(now, reason, automatic)
@@ -59,6 +59,24 @@ class NumberOfReplicas:
             "scaledFor": f"{self.wanted} replicas: {self.last.reason}",
             "scaledAutomatically": self.last.automatic,
         }
+
+
+def scaled_by(group: Group) -> str:
+    """The client of the API server that has set the number, as the server says: kubectl, kube-controller-manager (of
+    a HorizontalPodAutoscaler)."""
+    meta = group.metadata
+    managed = meta.managed_fields if isinstance(meta, ManagedMetadata) else ()
+    found = [each for each in managed if _has_set_number(each.fields)]
+    by_scale = [each for each in found if each.subresource == "scale"]
+    names = (each.manager for each in (*by_scale, *found))
+    return next((name for name in names if name), ANOTHER_CLIENT)
+
+
+def _has_set_number(fields: Mapping[str, Any]) -> bool:
+    told: Any = fields
+    for name in ("f:spec", "f:replicas", "f:wanted"):
+        told = told.get(name) if isinstance(told, Mapping) else None
+    return told is not None
 
 
 def number_of_status(status: Mapping[str, Any]) -> NumberOfReplicas:

@@ -20,7 +20,7 @@ from gantree.executors.kubernetes.apiserver.device_objects import (
     SLICES,
     ResourceClaim,
 )
-from gantree.executors.kubernetes.apiserver.objects import Group, JobObject, Node
+from gantree.executors.kubernetes.apiserver.objects import Group, JobObject, ManagedGroup, Node
 from gantree.executors.kubernetes.apiserver.reflector import Reflector, all_synced
 from gantree.executors.kubernetes.apiserver.volume_objects import NAMESPACES, OF_VOLUMES
 from gantree.executors.kubernetes.constraints.volume_writes import Provision
@@ -39,6 +39,7 @@ from gantree.executors.kubernetes.watch.discovery import (
 from gantree.executors.kubernetes.watch.loop_thread import LoopThread
 from gantree.executors.kubernetes.workloads.gang_owners import JOB
 from gantree.executors.kubernetes.workloads.pod_groups import CORE
+from gantree.executors.kubernetes.workloads.serving import GANGSERVICE
 from gantree.executors.kubernetes.writes.writes import (
     PODS,
     Binding,
@@ -59,7 +60,11 @@ OF_DEVICES: Listed = (
     ("class", CLASSES),
     ("claim", CLAIMS),
 )
-TYPE_OF_KIND: Mapping[GroupKind, type[Group]] = {JOB: JobObject, ZONES: NodeZones}
+TYPE_OF_KIND: Mapping[GroupKind, type[Group]] = {
+    JOB: JobObject,
+    ZONES: NodeZones,
+    GANGSERVICE: ManagedGroup,
+}
 """Kinds that are read into more, or less, than a group."""
 SYNC_WITHIN_S = 60.0
 LOOKS_AGAIN_S = 30.0
