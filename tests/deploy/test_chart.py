@@ -41,6 +41,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "namespaces": {"namespaces": {"enabled": True, "from": ["default-scheduler", "volcano"]}},
     "metrics": {"gpuMetrics": ["http://{node}:9400/metrics"]},
     "reports": {"api": {"tlsSecret": "tls", "reports": True}, "check": {"image": "check:1"}},
+    "federation": TLS | {"federation": {"namespace": "jobs", "volumes": {"/mnt/ckpt": "checkpoints"}}},
     "links": {"nodeMetrics": ["http://{node}:9100/metrics"], "fabricPorts": ["file:///run/ports.json"],
               "linkLoad": ["http://prometheus:9090/federate?match[]=gantree_link_load"]},
     "reached": {"networkPolicy": {"allowFrom": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]}},
@@ -159,6 +160,12 @@ def test_pods_report_to_the_service_where_they_are_to() -> None:
         container(VALUES["reports"])["args"]
     )
     assert not any("report" in each for each in container(TLS)["args"])
+
+
+def test_a_cluster_of_a_federation_has_its_namespace_and_volumes() -> None:
+    told = {"--federation-namespace=jobs", "--federation-volume=/mnt/ckpt=checkpoints"}
+    assert told <= set(container(VALUES["federation"])["args"])
+    assert not any("federation" in each for each in container()["args"])
 
 
 def test_the_container_runs_without_root_on_a_file_system_that_it_cannot_write() -> None:

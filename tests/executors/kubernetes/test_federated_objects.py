@@ -101,6 +101,16 @@ def test_a_gangjob_says_what_the_job_file_says() -> None:
     assert (spec["restarts"]["limit"], spec["timeLimitSeconds"]) == (1, 8 * 3600)
 
 
+def test_pods_have_the_volumes_of_the_federation() -> None:
+    manifest = gangjob_of(job(), "team", "gantree", [("/mnt/ckpt", "checkpoints")])
+    pod = manifest["spec"]["gang"][0]["template"]["spec"]
+    assert pod["volumes"] == [
+        {"name": "volume-0", "persistentVolumeClaim": {"claimName": "checkpoints"}}
+    ]
+    (container,) = pod["containers"]
+    assert container["volumeMounts"] == [{"name": "volume-0", "mountPath": "/mnt/ckpt"}]
+
+
 def test_names_are_of_one_assignment_and_short_enough() -> None:
     names = [gangjob_name(job(number=number)) for number in (1, 2)]
     assert len(set(names)) == 2

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypedDict
 from urllib.parse import urlsplit
 
 import typer
@@ -120,9 +120,18 @@ FederationNamespaceOption = Annotated[
         help="Namespace of the GangJobs and GangServices that are made for a federation. [default: it takes none]",
     ),
 ]
+FederationVolumeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="DIRECTORY=CLAIM",
+        help="PersistentVolumeClaim of --federation-namespace that pods of a federation have at DIRECTORY; may be"
+        " repeated.",
+    ),
+]
 _KEY = r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _VALUE = r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?"
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}")
+_VOLUME = re.compile(r"(/[^=:\s]{1,1023})=([a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)")
 _NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _LABEL = re.compile(f"{_KEY}={_VALUE}")
 
@@ -154,8 +163,35 @@ def check_image_of(image: str | None, report_url: str) -> str:
     return image
 
 
-def federation_namespace_of(namespace: str | None, shadow: Shadow | None) -> str:
-    """Return the namespace for jobs of a federation; "" for none. Raises BadInput."""
+class OfFederation(TypedDict):
+    """The settings that concern a federation."""
+
+    federation_namespace: str
+    federation_volumes: tuple[tuple[str, str], ...]
+
+
+def federation_of(
+    namespace: str | None, volumes: list[str] | None, shadow: Shadow | None
+) -> OfFederation:
+    """Return where objects of a federation are made, and the volumes of their pods. Raises BadInput."""
+    if volumes and namespace is None:
+        raise BadInput("--federation-volume needs --federation-namespace, where the claims are")
+    return {
+        "federation_namespace": _federation_namespace(namespace, shadow),
+        "federation_volumes": tuple(map(_volume, volumes or ())),
+    }
+
+
+def _volume(told: str) -> tuple[str, str]:
+    found = _VOLUME.fullmatch(told)
+    if found is None:
+        raise BadInput(
+            f"--federation-volume {told!r}: expected DIRECTORY=CLAIM, such as /mnt/ckpt=checkpoints"
+        )
+    return found[1], found[2]
+
+
+def _federation_namespace(namespace: str | None, shadow: Shadow | None) -> str:
     if namespace is None:
         return ""
     if not _NAMESPACE.fullmatch(namespace):

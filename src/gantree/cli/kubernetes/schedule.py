@@ -52,6 +52,7 @@ from gantree.cli.kubernetes.options import (
     ClusterOption,
     ContextOption,
     FederationNamespaceOption,
+    FederationVolumeOption,
     GpuConfigProfilesOption,
     KubeconfigOption,
     LeaseNameOption,
@@ -63,7 +64,7 @@ from gantree.cli.kubernetes.options import (
     ReportUrlOption,
     SchedulerOption,
     check_image_of,
-    federation_namespace_of,
+    federation_of,
     partition_nodes_of,
     report_url_of,
     settings_of_options,
@@ -130,6 +131,7 @@ def kubernetes(
     report_url: ReportUrlOption = None,
     check_image: CheckImageOption = None,
     federation_namespace: FederationNamespaceOption = None,
+    federation_volume: FederationVolumeOption = None,
     tls_cert: TlsCertOption = None,
     tls_key: TlsKeyOption = None,
     token_file: TokenFileOption = None,
@@ -154,11 +156,8 @@ def kubernetes(
     shadow = Shadow(shadow_scheduler, directory / REPORT) if dry_run else None
     told = (kubeconfig, context, api_server, level, node_selector, scheduler_name, shadow)
     at = _listen(listen, token_file, directory, tls_cert, tls_key, insecure=insecure)
-    settings = Settings(
-        directory,
-        None,
-        "the cluster's nodes",
-        *policy_named(policy),
+    settings = replace(
+        _of_site(directory, policy),
         listen=at and at.limited(max_connections, header_timeout),
         access_file=access,
         **_leadership(database, name, lease, stall, accept_clock=accept_clock),
@@ -170,11 +169,16 @@ def kubernetes(
             settings_of_options(*told),
             **_nodes_of(cluster, node_groups, partition_nodes, mig_configs, gpu_config_profiles),
             **_of_leaders(lease_name, scheduler_name, report_url, check_image, listen, shadow),
-            federation_namespace=federation_namespace_of(federation_namespace, shadow),
+            **federation_of(federation_namespace, federation_volume, shadow),
         ),
     )
     run_daemon(settings, pages.routers())
     _print_report(shadow, directory)
+
+
+def _of_site(directory: Path, policy: str | None) -> Settings:
+    """The settings of a daemon whose site is the cluster's nodes."""
+    return Settings(directory, None, "the cluster's nodes", *policy_named(policy))
 
 
 def _leadership(

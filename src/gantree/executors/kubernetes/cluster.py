@@ -110,6 +110,7 @@ class KubernetesCluster:
         report_url: str = "",
         link_checks: LinkCheckCalls | None = None,
         federation_namespace: str = "",
+        federation_volumes: Sequence[tuple[str, str]] = (),
         lease_holds: Callable[[], bool] = lambda: False,
     ) -> None:
         """scheduler is the schedulerName of pods that are ours.
@@ -117,7 +118,7 @@ class KubernetesCluster:
         takes_over: gangs that run and are not on record are ours, too, if their pods say so. node_groups: nodes that an
         autoscaler can make, on a site with these levels. partition_nodes: those that may be given other MIG configs.
         report_url is where ranks report; "": nowhere. link_checks: what checks before the start need; None: no checks.
-        federation_namespace is where GangJobs of a federation are made; lease_holds says whether they may start.
+        federation_namespace is where GangJobs of a federation are made, with volumes; lease_holds: they may start.
         """
         self._api, self._nodes, self._emit, self._clock = api, nodes, emit, clock
         self._allocator = allocator
@@ -155,7 +156,9 @@ class KubernetesCluster:
         self._node_events = NodeEvents(api, self._attempts.pods_of)
         self._idle_events = IdleEvents(api, self._attempts.pods_of)
         self._gangjobs = self._gangjobs_with(calls)
-        self.federated_jobs = FederatedObjects(api, federation_namespace, scheduler)
+        self.federated_jobs = FederatedObjects(
+            api, federation_namespace, scheduler, federation_volumes
+        )
         self.services = GangServices(
             api, scheduler, self._pending.job_of, self._label_of_tier, int(clock() * 1000), emit
         )

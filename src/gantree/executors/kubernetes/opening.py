@@ -99,6 +99,7 @@ class Opened:
             report_url=self._told.report_url,
             link_checks=link_checks,
             federation_namespace=self._told.federation_namespace,
+            federation_volumes=self._told.federation_volumes,
             lease_holds=lease_holds,
         )
 

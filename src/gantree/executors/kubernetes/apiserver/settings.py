@@ -30,7 +30,8 @@ class KubernetesSettings:
     written. node_groups: nodes that an autoscaler can make. partition_nodes: nodes that may be given other MIG configs,
     None for no node. report_url is where pods reach this daemon's API, for the reports of their ranks; "": nowhere.
     check_image is the image in which pods of GangJobs check their links before they start; "": they do not.
-    federation_namespace is where GangJobs of a federation are made; "": the cluster takes none.
+    federation_namespace is where GangJobs of a federation are made; "": the cluster takes none. federation_volumes are
+    (directory, PersistentVolumeClaim in that namespace): each of their pods has them.
     """
 
     connection: Connection
@@ -46,3 +47,4 @@ class KubernetesSettings:
     report_url: str = ""
     check_image: str = ""
     federation_namespace: str = ""
+    federation_volumes: tuple[tuple[str, str], ...] = ()

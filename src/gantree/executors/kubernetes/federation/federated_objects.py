@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from gantree.executors.kubernetes.apiserver.client import JSON, MERGE, ApiError, Client, Resource
 from gantree.executors.kubernetes.apiserver.objects import Group
 from gantree.executors.kubernetes.controllers.gangjobs import FINISHED, WORD_OF_PHASE, Name
-from gantree.executors.kubernetes.federation.gangjob_of_job import FEDERATION, gangjob_of
+from gantree.executors.kubernetes.federation.gangjob_of_job import FEDERATION, Volumes, gangjob_of
 from gantree.executors.kubernetes.federation.gangservice_of_service import gangservice_of
 from gantree.executors.kubernetes.pods.gang_spec import GroupKind
 from gantree.executors.kubernetes.watch.api_thread import ApiThread
@@ -36,8 +36,11 @@ PHASE_OF_WORD = {word: phase for phase, word in WORD_OF_PHASE.items()} | {
 class FederatedObjects:
     """Those in one namespace; "": the cluster takes none."""
 
-    def __init__(self, api: ApiThread, namespace: str, scheduler: str) -> None:
+    def __init__(
+        self, api: ApiThread, namespace: str, scheduler: str, volumes: Volumes = ()
+    ) -> None:
         self._api, self._namespace, self._scheduler = api, namespace, scheduler
+        self._volumes = volumes
         self._known: dict[tuple[GroupKind, Name], Group] = {}
 
     def update(self, kind: GroupKind, name: Name, group: Group | None) -> None:
@@ -93,9 +96,8 @@ class FederatedObjects:
         return self._api.run(delete)
 
     def _manifest(self, asked: Job | ServiceSpec) -> Json:
-        if isinstance(asked, Job):
-            return gangjob_of(asked, self._namespace, self._scheduler)
-        return gangservice_of(asked, self._namespace, self._scheduler)
+        how = self._namespace, self._scheduler, self._volumes
+        return gangjob_of(asked, *how) if isinstance(asked, Job) else gangservice_of(asked, *how)
 
     def _path(self, kind: GroupKind) -> str:
         home = f"apis/{kind.group}/{kind.versions[0]}/namespaces/{self._namespace}"

@@ -6,7 +6,7 @@ traffic, how long it is expected to run) is left out.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -15,6 +15,8 @@ from gantree.model.errors import Unsupported
 from gantree.model.jobs import Job, Role, Shape, TopologySpec
 
 Json = dict[str, Any]
+Volumes = Sequence[tuple[str, str]]
+"""(directory, PersistentVolumeClaim) that each pod has."""
 FEDERATION = "gantree.io/federation"
 """A label: the federation that it came from."""
 LONGEST_NAME, DIGITS, LONGEST_ROLE = 40, 8, 15
@@ -29,11 +31,11 @@ def gangjob_name(job: Job) -> str:
     return f"{_slug(job.name, LONGEST_NAME - DIGITS - 1, 'job')}-{digest}"
 
 
-def gangjob_of(job: Job, namespace: str, scheduler: str) -> Json:
+def gangjob_of(job: Job, namespace: str, scheduler: str, volumes: Volumes = ()) -> Json:
     """The manifest. Raises Unsupported for what a GangJob cannot say."""
     spec: Json = {
         "schedulerName": scheduler,
-        **gang_fields(job),
+        **gang_fields(job, volumes),
         "ttlSecondsAfterFinished": KEPT_S,
     }
     if job.elastic is not None:
@@ -56,7 +58,7 @@ def origin_of(job: Job) -> Json:
     }
 
 
-def gang_fields(job: Job) -> Json:
+def gang_fields(job: Job, volumes: Volumes) -> Json:
     """The fields of a GangJob that the template of a GangService has, too. Raises Unsupported."""
     if unsaid := list(_unsaid(job)):
         raise Unsupported(f"a GangJob of Kubernetes has no {', '.join(unsaid)}")
@@ -65,7 +67,7 @@ def gang_fields(job: Job) -> Json:
         "queue": job.queue,
         "priority": job.priority,
         "preemptible": job.preemptible,
-        "gang": [_role(role, job) for role in job.roles],
+        "gang": [_role(role, job, volumes) for role in job.roles],
         "topology": _topology(job.topology),
         "restarts": {
             "limit": restarts.limit,
@@ -80,14 +82,14 @@ def _project(job: Job) -> Json:
     return {"gantree.io/project": job.project} if job.project else {}
 
 
-def _role(role: Role, job: Job) -> Json:
+def _role(role: Role, job: Job, volumes: Volumes) -> Json:
     return {
         "role": _slug(role.name, LONGEST_ROLE, "worker"),
         "members": role.members,
         "processes": role.processes,
         "each": _each(role.shape),
         "topology": _topology(role.topology),
-        "template": {"spec": _pod(role, job)},
+        "template": {"spec": _pod(role, job, volumes)},
     }
 
 
@@ -104,7 +106,7 @@ def _each(shape: Shape) -> Json:
     return {key: value for key, value in amounts.items() if value}
 
 
-def _pod(role: Role, job: Job) -> Json:
+def _pod(role: Role, job: Job, volumes: Volumes) -> Json:
     container: Json = {
         "name": "main",
         "image": role.image,
@@ -115,6 +117,16 @@ def _pod(role: Role, job: Job) -> Json:
     if role.workdir is not None:
         container["workingDir"] = role.workdir
     pod: Json = {"containers": [container]}
+    if volumes:
+        names = [f"volume-{number}" for number in range(len(volumes))]
+        container["volumeMounts"] = [
+            {"name": name, "mountPath": path}
+            for name, (path, _) in zip(names, volumes, strict=True)
+        ]
+        pod["volumes"] = [
+            {"name": name, "persistentVolumeClaim": {"claimName": claim}}
+            for name, (_, claim) in zip(names, volumes, strict=True)
+        ]
     if role.shape.labels:
         pod["nodeSelector"] = dict(role.shape.labels)
     if job.checkpoint is not None:

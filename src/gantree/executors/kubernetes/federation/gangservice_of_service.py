@@ -8,7 +8,7 @@ import re
 from dataclasses import asdict
 from typing import Any
 
-from gantree.executors.kubernetes.federation.gangjob_of_job import gang_fields, origin_of
+from gantree.executors.kubernetes.federation.gangjob_of_job import Volumes, gang_fields, origin_of
 from gantree.executors.kubernetes.services.gang_service import API_VERSION, KIND
 from gantree.model.errors import Unsupported
 from gantree.model.services import Autoscaling, Routing, ScaleSteps, ScaleTarget, ServiceSpec
@@ -22,13 +22,15 @@ _NAME = re.compile(r"[a-z]([-a-z0-9]{0,32}[a-z0-9])?")
 ALLOWED = "at most 34 lower-case letters, digits and `-`, a letter first"
 
 
-def gangservice_of(service: ServiceSpec, namespace: str, scheduler: str) -> Json:
+def gangservice_of(
+    service: ServiceSpec, namespace: str, scheduler: str, volumes: Volumes = ()
+) -> Json:
     """The manifest. Raises Unsupported for what a GangService cannot say."""
     if not _NAME.fullmatch(service.name):
         raise Unsupported(f"a GangService of Kubernetes has no name {service.name}: {ALLOWED}")
     if 0 in (service.cache_events_port, service.cache_replay_port):
         raise Unsupported("a GangService of Kubernetes has no free port for cache_events: name it")
-    gang = gang_fields(service.replica)
+    gang = gang_fields(service.replica, volumes)
     del gang["restarts"]["limit"]  # a replica is started again as often as it fails
     count, update = service.replicas, service.update
     return {
