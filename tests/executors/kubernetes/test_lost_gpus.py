@@ -28,7 +28,7 @@ spec:
       template:
         metadata: {annotations: {gantree.io/checkpoint: first, gantree.io/checkpoint-grace: 600s}}
         spec: {containers: [{name: train, image: train:1}]}
-  restarts: {limit: 0, backoffSeconds: 600}
+  restarts: {limit: 0, backoffSeconds: 600, backoffMaxSeconds: 600}
 """
 
 
