@@ -152,6 +152,11 @@ def test_the_template_of_a_service_is_a_gang() -> None:
     """By the rules of GangJobs: of a role that names no number of members there is one."""
     none = {"gang": [{"role": "worker", "members": 0, "template": TEMPLATE}]}
     assert broken(service(none), plural="gangservices") == ["a gang has at least one member"]
+    back_off = {"restarts": {"backoffSeconds": 600}}
+    said = ["backoffSeconds is at most backoffMaxSeconds"]
+    assert broken(service(back_off), plural="gangservices") == said
+    back_off["restarts"]["backoffMaxSeconds"] = 600
+    assert broken(service(back_off), plural="gangservices") == []
     slices = {"topology": {"slices": {"members": 2, "required": "leaf"}}}
     assert broken(service(slices), plural="gangservices") == [
         "a slice has at most as many members as the gang"
