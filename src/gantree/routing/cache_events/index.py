@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import time
+from array import array
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -156,7 +157,8 @@ def _prompt(reader: PromptReader, body: bytes) -> Prompt | None:
     with suppress(ValueError, RecursionError):
         document = json.loads(body)
         tokens = reader.tokens(document) if isinstance(document, dict) else None
-        return None if tokens is None else Prompt(tokens, str(document.get("model", "")))
+        model = str(document.get("model", "")) if tokens else ""
+        return Prompt(array("I", tokens), model) if tokens else None
     return None
 
 

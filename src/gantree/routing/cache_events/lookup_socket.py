@@ -18,8 +18,8 @@ from gantree.routing.haproxy.config import CACHE_SOCKET
 
 LARGEST_BODY = 8 << 20
 LONGEST_LINE = 1 << 20
-MOST_ANSWERS = 4096
-"""Of which it is remembered what they were about."""
+MOST_ANSWERS = 512
+"""Of which it is remembered what they were about: 0.1 MB of a long prompt."""
 UNKNOWN = "unknown"
 
 
