@@ -162,78 +162,91 @@ def test_the_last_table_stays_in_force_without_the_daemon_and_haproxy_is_started
     asyncio.run(scenario())
 
 
+class HeldRequests:
+    """Replicas that hold their requests, a table that changes at random, and what the rule in Python says of it."""
+
+    def __init__(self, replicas: list[ReplicaProcess], concurrency: int) -> None:
+        self.draw, self.replicas, self.concurrency = Random(concurrency), replicas, concurrency
+        self.speeds = [self.draw.choice([1.0, 0.5]) for _ in replicas]
+        self.states = {each.name: "ready" for each in replicas}
+        self.held: dict[str, list[asyncio.Task[Any]]] = {each.name: [] for each in replicas}
+        self.reasons: dict[asyncio.Task[Any], str] = {}
+
+    def table(self) -> dict[str, Any]:
+        """The row of the service."""
+        rows = [
+            row(
+                each, place, speed=speed, ready=self.states[each.name] != "unready",
+                draining=self.states[each.name] == "draining",
+            )
+            for each, place, speed in zip(self.replicas, PLACES, self.speeds, strict=True)
+        ]  # fmt: skip
+        return service("chat", rows, concurrency=self.concurrency)
+
+    def candidates(self) -> list[Candidate]:
+        """The same for the rule in Python."""
+        return [
+            Candidate(
+                f"{each.name}_1", place, self.states[each.name] != "unready",
+                self.states[each.name] == "draining", len(self.held[each.name]), self.concurrency, speed,
+            )
+            for each, place, speed in zip(self.replicas, PLACES, self.speeds, strict=True)
+        ]  # fmt: skip
+
+    async def are_held(self, router: Routed) -> bool:
+        """Whether HAProxy counts as we do."""
+        now = (await router.proxies.now()).in_flight
+        return all(now.get(("chat", f"{name}_1"), 0) == len(of) for name, of in self.held.items())
+
+    async def change(self, router: Routed) -> None:
+        """Now and then, another table, or a replica that answers all that it holds."""
+        step = self.draw.random()
+        if step < 0.07:
+            new_state = self.draw.choice(["ready", "ready", "unready", "draining"])
+            self.states[self.draw.choice(self.replicas).name] = new_state
+            await router.set(self.table())
+        elif step < 0.15:
+            released = self.draw.choice(self.replicas)
+            await router.get_direct(released.port, "/release")
+            for request in self.held[released.name]:
+                assert (await request).json["name"] == released.name
+            self.held[released.name] = []
+        await until(lambda: self.are_held(router), "HAProxy counts as we do")
+
+    async def ask(self, router: Routed) -> None:
+        """A request from somewhere goes where the rule says, if that says anything."""
+        caller = self.draw.choice((*PLACES[:1] * 8, *PLACES))
+        expected = choose(self.candidates(), caller, (), len(self.reasons) + 1)
+        if expected.replica is None:
+            return
+        name = expected.replica.removesuffix("_1")
+        task = asyncio.create_task(router.get("/services/chat/?held", X_Gantree_From=caller[-1]))
+        self.held[name].append(task)
+        self.reasons[task] = expected.reason
+        await until(lambda: self.are_held(router), f"it goes to {expected}")
+
+
 @pytest.mark.parametrize(("concurrency", "reason"), [(3, "full"), (12, "load")])
 def test_haproxy_chooses_as_the_rule_says_whatever_the_replicas_are_doing(
     tmp_path: Path, directory: ExitStack, concurrency: int, reason: str
 ) -> None:
     """Requests that are held, released, and tables that change at random; the rule in Python is asked each time."""
-    draw = Random(concurrency)
     replicas = [
         directory.enter_context(ReplicaProcess(f"chat.{number}", tmp_path)) for number in range(4)
     ]
-    speeds = [draw.choice([1.0, 0.5]) for _ in replicas]
-    states = {each.name: "ready" for each in replicas}
-    held: dict[str, list[asyncio.Task[Any]]] = {each.name: [] for each in replicas}
-
-    def table() -> dict[str, Any]:
-        rows = [
-            row(
-                each, place, speed=speed, ready=states[each.name] != "unready",
-                draining=states[each.name] == "draining",
-            )
-            for each, place, speed in zip(replicas, PLACES, speeds, strict=True)
-        ]  # fmt: skip
-        return service("chat", rows, concurrency=concurrency)
-
-    def candidates() -> list[Candidate]:
-        return [
-            Candidate(
-                f"{each.name}_1", place, states[each.name] != "unready",
-                states[each.name] == "draining", len(held[each.name]), concurrency, speed,
-            )
-            for each, place, speed in zip(replicas, PLACES, speeds, strict=True)
-        ]  # fmt: skip
-
-    async def are_held(router: Routed) -> bool:
-        now = (await router.proxies.now()).in_flight
-        return all(now.get(("chat", f"{name}_1"), 0) == len(of) for name, of in held.items())
+    requests = HeldRequests(replicas, concurrency)
 
     async def scenario() -> None:
         async with routed(tmp_path) as router:
-            await router.set(table())
-            turn = 0
-            expected_reasons: dict[asyncio.Task[Any], str] = {}
+            await router.set(requests.table())
             for _ in range(60):
-                step = draw.random()
-                if step < 0.07:
-                    states[draw.choice(replicas).name] = draw.choice(
-                        ["ready", "ready", "unready", "draining"]
-                    )
-                    await router.set(table())
-                elif step < 0.15:
-                    released = draw.choice(replicas)
-                    await router.get_direct(released.port, "/release")
-                    for request in held[released.name]:
-                        assert (await request).json["name"] == released.name
-                    held[released.name] = []
-                await until(lambda: are_held(router), "HAProxy counts as we do")
-                caller = draw.choice((*PLACES[:1] * 8, *PLACES))
-                expected = choose(candidates(), caller, (), turn + 1)
-                if expected.replica is None:
-                    continue
-                turn += 1
-                name = expected.replica.removesuffix("_1")
-                task = asyncio.create_task(
-                    router.get("/services/chat/?held", X_Gantree_From=caller[-1])
-                )
-                held[name].append(task)
-                expected_reasons[task] = expected.reason
-                await until(lambda: are_held(router), f"it goes to {expected}")
+                await requests.change(router)
+                await requests.ask(router)
             for replica in replicas:
                 await router.get_direct(replica.port, "/release")
-            for task, why in expected_reasons.items():
+            for task, why in requests.reasons.items():
                 assert (await task).chosen[1] == why
-            reasons = Counter(expected_reasons.values())
+            reasons = Counter(requests.reasons.values())
             assert min(reasons["closest"], reasons[reason]) > 0, reasons
 
     asyncio.run(scenario())

@@ -10,6 +10,9 @@ others    ended; hold nothing
 
 from enum import StrEnum
 
+AttemptKey = tuple[str, int]
+"""A job and its attempt, by which an attempt is known among all."""
+
 
 class Phase(StrEnum):
     """The phase of a job's lifecycle."""

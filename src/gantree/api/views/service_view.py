@@ -22,11 +22,11 @@ from gantree.core.services.replicas import (
     runs_description,
     takes_requests,
 )
+from gantree.model.phases import AttemptKey
 from gantree.model.service_facts import ServiceScaled
 from gantree.model.services import Keeper
 
 Json = dict[str, Any]
-Attempt = tuple[str, int]
 FACTS_BACK = 100_000
 """Scalings are looked for among so many of the last facts."""
 SCALINGS_SHOWN = 20
@@ -122,8 +122,8 @@ def replica_row(state: JobState) -> Json:
 def add_observed(
     rows: Sequence[Json],
     loads: Mapping[str, ServiceLoad],
-    answers: Mapping[Attempt, str],
-    in_flight: Mapping[Attempt, int],
+    answers: Mapping[AttemptKey, str],
+    in_flight: Mapping[AttemptKey, int],
     scaling: Mapping[str, Json],
 ) -> None:
     """Put into rows of services the load and what the autoscaler recommends, and into those of replicas what is in

@@ -18,12 +18,12 @@ sends by its part of it. What GPUs drew and sent is counted in measured seconds 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from gantree.control.nodes.nic_traffic import Attempt, NicTraffic
+from gantree.control.nodes.nic_traffic import NicTraffic
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.model.events import GpuUseObserved
 from gantree.model.gpu_activity import Drawn, MeasuredUse
-from gantree.model.phases import Phase
+from gantree.model.phases import AttemptKey, Phase
 from gantree.model.placements import MemberPlacement
 from gantree.policy.amounts import mig_part
 from gantree.telemetry.activity import computes, profiles_compute
@@ -68,7 +68,7 @@ class _Counted:
             self.energy_J += watts * gpu_s
         self.nvlink_GB += (nvlink_GBps or 0.0) * gpu_s
 
-    def measured(self, attempt: Attempt, nic_GB: float) -> MeasuredUse:
+    def measured(self, attempt: AttemptKey, nic_GB: float) -> MeasuredUse:
         """As it is reported: to the millisecond, the milliwatt-hour and a tenth of a GB, which is shorter."""
         useful, idle, powered = (
             round(gpu_s, 3) for gpu_s in (self.useful, self.idle, self.powered)
@@ -86,7 +86,7 @@ class GpuUseWatch:
 
     is_exact: bool = True
     nics: NicTraffic = field(default_factory=NicTraffic)
-    _of_attempt: dict[Attempt, _Counted] = field(default_factory=dict)
+    _of_attempt: dict[AttemptKey, _Counted] = field(default_factory=dict)
     _looked_at: float | None = None
     _reported_at: float | None = None
 

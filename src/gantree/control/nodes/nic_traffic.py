@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
-from gantree.model.phases import Phase
+from gantree.model.phases import AttemptKey, Phase
 from gantree.model.placements import MemberPlacement
 from gantree.telemetry.infiniband import PortReading
 from gantree.topology.fabric.fabric import Fabric
@@ -23,15 +23,13 @@ Readings = Mapping[str, Mapping[str, PortReading]]
 """Readings of NICs, by node and device."""
 Sent = Mapping[str, Mapping[str, tuple[float, float]]]
 """GB that a NIC sent, and in how many seconds, by node and device."""
-Attempt = tuple[str, int]
-"""A job and its attempt."""
 
 
 @dataclass(slots=True)
 class NicTraffic:
     """What was sent since it was last taken."""
 
-    _sent_GB: dict[Attempt, float] = field(default_factory=dict)
+    _sent_GB: dict[AttemptKey, float] = field(default_factory=dict)
     _before: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
 
     def judge(self, told: Readings, fabric: Fabric, now: float) -> Sent:
@@ -61,7 +59,7 @@ class NicTraffic:
                     self._sent_GB[attempt] = self._sent_GB.get(attempt, 0.0) + sent_GB
         return ()
 
-    def taken(self, attempt: Attempt) -> float:
+    def taken(self, attempt: AttemptKey) -> float:
         """GB that an attempt sent since this was last asked."""
         return self._sent_GB.pop(attempt, 0.0)
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from gantree.control.services.engine_loads import Attempt, EngineLoad, EngineLoads, scraped
+from gantree.control.services.engine_loads import EngineLoad, EngineLoads, scraped
 from gantree.control.services.gpu_use import ReplicaGpuUse
 from gantree.control.services.prometheus import ask
 from gantree.control.services.route_table import speed_of
@@ -26,6 +26,7 @@ from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.state import JobState
 from gantree.core.services.replicas import live_replicas, takes_requests
 from gantree.model.errors import GantreeError
+from gantree.model.phases import AttemptKey
 from gantree.model.replicas import Endpoint
 from gantree.model.services import LATENCIES, Autoscaling, ScaleTarget
 from gantree.services.autoscaler import Recommendation, recommend, shared_need
@@ -44,7 +45,7 @@ class Question:
 
     service: str
     scaling: Autoscaling
-    endpoints: Mapping[Attempt, Endpoint]
+    endpoints: Mapping[AttemptKey, Endpoint]
     queries: tuple[str, ...]
 
 
@@ -52,7 +53,7 @@ class Question:
 class Answer:
     """What came back: texts of replicas, and values of queries; what did not is left out. problems says why."""
 
-    figures: Mapping[Attempt, EngineFigures] = field(default_factory=dict)
+    figures: Mapping[AttemptKey, EngineFigures] = field(default_factory=dict)
     queries: Mapping[str, float] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
 
@@ -261,7 +262,7 @@ def _autoscaled(ledger: Ledger) -> Iterator[ServiceState]:
             yield state
 
 
-def _attempts(ledger: Ledger, state: ServiceState) -> Iterator[Attempt]:
+def _attempts(ledger: Ledger, state: ServiceState) -> Iterator[AttemptKey]:
     return ((each.job, each.attempt) for each in live_replicas(ledger, state))
 
 

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from gantree.model.errors import BadInput
+from gantree.model.phases import AttemptKey
 from gantree.model.replicas import Endpoint
 from gantree.telemetry.engine_metrics import (
     ITL,
@@ -25,9 +26,6 @@ from gantree.telemetry.engine_metrics import (
 ANSWER_WITHIN_S = 2.0
 MOST_BYTES = 8 << 20
 AT_ONCE = 32
-
-Attempt = tuple[str, int]
-"""A job and its attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ class EngineLoad:
         return None if self.running is None else self.running + (self.waiting or 0.0)
 
 
-def scraped(endpoints: Mapping[Attempt, Endpoint]) -> dict[Attempt, EngineFigures]:
+def scraped(endpoints: Mapping[AttemptKey, Endpoint]) -> dict[AttemptKey, EngineFigures]:
     """Ask replicas at the same time, on threads; those that do not answer are left out."""
     if not endpoints:
         return {}
@@ -72,10 +70,10 @@ def _figures_of(endpoint: Endpoint) -> EngineFigures | None:
 class EngineLoads:
     """The last text of each attempt, and when it came."""
 
-    _of_attempt: dict[Attempt, tuple[float, EngineFigures]] = field(default_factory=dict)
+    _of_attempt: dict[AttemptKey, tuple[float, EngineFigures]] = field(default_factory=dict)
 
     def take(
-        self, asked: Iterable[Attempt], found: Mapping[Attempt, EngineFigures], now: float
+        self, asked: Iterable[AttemptKey], found: Mapping[AttemptKey, EngineFigures], now: float
     ) -> EngineLoad:
         """Return the load that texts of the replicas of one service tell together."""
         uses: list[tuple[float, EngineFigures | None, EngineFigures]] = []
@@ -90,7 +88,7 @@ class EngineLoads:
             return EngineLoad(now)
         return _together(uses, now)
 
-    def keep(self, attempts: Iterable[Attempt]) -> None:
+    def keep(self, attempts: Iterable[AttemptKey]) -> None:
         """Forget all other attempts."""
         for gone in self._of_attempt.keys() - set(attempts):
             del self._of_attempt[gone]

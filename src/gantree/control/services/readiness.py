@@ -20,7 +20,7 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.services.replicas import live_replicas
 from gantree.model.events import ReplicaReadinessChanged
-from gantree.model.phases import Phase
+from gantree.model.phases import AttemptKey, Phase
 from gantree.model.replicas import Endpoint, Readiness
 
 AT_ONCE = 128
@@ -31,8 +31,6 @@ LONGEST_WAIT_S = 2.0
 LONGEST_REASON = 200
 
 log = logging.getLogger(__name__)
-Attempt = tuple[str, int]
-"""A job and its attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,7 @@ class Verdict:
         return self.ready is not before
 
 
-def targets(ledger: Ledger) -> dict[Attempt, Target]:
+def targets(ledger: Ledger) -> dict[AttemptKey, Target]:
     """The attempts that are to be probed, by job and attempt."""
     found = (_target(state) for state in replicas(ledger))
     return {(each.job, each.attempt): each for each in found if each is not None}
@@ -96,13 +94,13 @@ class ReadinessProber:
 
     loop: Loop
     controller: Controller
-    answers: dict[Attempt, str] = field(default_factory=dict)
-    _tasks: dict[Attempt, asyncio.Task[None]] = field(default_factory=dict)
+    answers: dict[AttemptKey, str] = field(default_factory=dict)
+    _tasks: dict[AttemptKey, asyncio.Task[None]] = field(default_factory=dict)
     _at_once: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
     _of_service: dict[str, asyncio.Semaphore] = field(default_factory=dict)
     _count: int = 0
 
-    def follow(self, wanted: dict[Attempt, Target]) -> None:
+    def follow(self, wanted: dict[AttemptKey, Target]) -> None:
         """Probe these attempts from now on, and no others."""
         for gone in self._tasks.keys() - wanted.keys():
             self._tasks.pop(gone).cancel()
@@ -155,7 +153,9 @@ class ReadinessProber:
         await self.loop.call(record)
 
 
-async def watch_readiness(loop: Loop, controller: Controller, answers: dict[Attempt, str]) -> None:
+async def watch_readiness(
+    loop: Loop, controller: Controller, answers: dict[AttemptKey, str]
+) -> None:
     """Probe replicas until cancelled; answers is kept up to date."""
     prober = ReadinessProber(loop, controller, answers)
     try:
