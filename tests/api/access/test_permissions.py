@@ -389,6 +389,15 @@ def test_nobody_hands_in_jobs_in_the_name_of_another(front: Front) -> None:
     assert user_of("daemon", login="root") == "root"
 
 
+def test_only_an_operator_hands_in_jobs_as_those_of_a_federation(front: Front) -> None:
+    assignment = {"federation": "f", "job": "j", "number": 1, "lease": 1}
+    body = {"jobs": [JOB], "assignment": assignment}
+    for path in ("/v1/jobs", "/v1/jobs/forecast", "/v1/jobs/check"):
+        assert front.ask("alice", "POST", path, body).status == 403
+    refused = front.ask("otto", "POST", "/v1/jobs", body)
+    assert refused.status == 409 and "of federation f" in refused.json["detail"]
+
+
 def test_a_job_may_come_after_those_that_one_may_see(front: Front) -> None:
     after = {"jobs": [{**JOB, "name": "later", "after": ["behind"]}]}
     refused = front.ask("alice", "POST", "/v1/jobs/check", after)

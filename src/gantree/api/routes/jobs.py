@@ -18,6 +18,7 @@ from gantree.api.access.audit import note_what
 from gantree.api.access.permissions import (
     Need,
     changes_service,
+    check_need,
     check_submission,
     job_for,
     job_visibility,
@@ -214,6 +215,8 @@ async def _submission_of(
     body: SubmissionRequest, caller: Caller, request: Request, key: Key | None = None
 ) -> JobSubmission:
     """What a caller hands in, as far as it may. Raises BadFields for what is no job, and Forbidden."""
+    if body.assignment is not None:
+        check_need(caller, Need.OPERATE)  # on Kubernetes it makes objects by the rights of gantree
     read = await _read(body, is_short=_bytes_of(request) <= SHORT_BYTES)
     if body.assignment is None and any(each != ONE_REGION for each in read.regions):
         raise Unsupported(
