@@ -29,7 +29,7 @@ from gantree.model.errors import Conflict
 TIME_FIELDS = frozenset(
     {
         "at", "observed_at", "occurred_at", "deadline_at", "starts_at", "ends_at", "turn_ends_at", "not_before",
-        "ended_before", "since", "until", "reclaim_at",
+        "ended_before", "since", "until", "reclaim_at", "gone_by",
     }
 )  # fmt: skip
 """Fields of events, facts and orders that are moments; all stand at the top. A test looks for others."""
