@@ -4,6 +4,7 @@ import json
 import os
 import pwd
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,13 +68,14 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory that every user of the machine can reach."""
-    made = tmp_path_factory.mktemp("run-as")
-    for folder in (made, *made.parents):
-        if folder != Path(folder.anchor) and folder.stat().st_uid == os.getuid():
-            folder.chmod(folder.stat().st_mode | 0o011)
-    return made
+def place() -> Iterator[Path]:
+    """A directory that every user of the machine can reach.
+
+    pytest's own are not: each run of pytest that begins closes the root of all of them to other users again.
+    """
+    with tempfile.TemporaryDirectory(prefix="run-as-") as made:
+        Path(made).chmod(0o711)
+        yield Path(made)
 
 
 @pytest.fixture(scope="module")
