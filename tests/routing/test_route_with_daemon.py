@@ -170,6 +170,21 @@ def test_no_answer_of_a_server_that_dies_of_sigterm_breaks_off_when_it_is_preemp
             assert route.stop() == 0
 
 
+def test_without_a_router_nobody_waits_for_a_preempted_replica_to_drain(tmp_path: Path) -> None:
+    """The drain and the grace are longer than this test waits."""
+    policy = "preset: gantree\nevictions: {grace: 30m}\n"
+    with Daemon(tmp_path / "state", ONE_NODE, policy) as daemon:
+        site = Site(daemon)
+        site.submit("chat", "4", drain="30m")
+        site.until_ready("chat", 4)
+        daemon.client.submit(URGENT.format(number=0))
+        try:
+            until_succeeded(site, "urgent-0")
+        finally:
+            site.submit("chat", "4", drain="0s")
+        assert any(fact["fact"] == "ReplicaDraining" for fact in site.facts("chat"))
+
+
 def test_the_first_request_of_a_service_without_replicas_starts_one_and_is_answered(
     site: Site,
 ) -> None:
