@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from gantree.federation.choice import DataMove, Offer, chosen, move_of, offer_of, reason_of
-from gantree.federation.route_table import ClusterTable, divided, merged
+from gantree.federation.api.route_table import ClusterTable, divided, merged
+from gantree.federation.jobs.choice import DataMove, Offer, chosen, move_of, offer_of, reason_of
 from gantree.model.federation import ChooseBy, FederatedCluster, Federation, RegionLink
 
 EAST = FederatedCluster("east", "http://e", None, "eu", frozenset({"imagenet"}))

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gantree.federation.copies import allowed_clusters, copies_of
-from gantree.federation.federated_job import FederatedJob, Stage
-from gantree.federation.service_rows import in_full
+from gantree.federation.api.service_rows import in_full
+from gantree.federation.jobs.copies import allowed_clusters, copies_of
+from gantree.federation.jobs.federated_job import FederatedJob, Stage
 from gantree.model.errors import BadInput
 from gantree.model.federation import FederatedCluster, Federation, Regions
 

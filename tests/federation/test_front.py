@@ -2,7 +2,7 @@
 
 import pytest
 
-from gantree.federation.federated_job import Stage
+from gantree.federation.jobs.federated_job import Stage
 from gantree.model.errors import BadInput, Conflict, NotFound, Stale, Unauthenticated
 from support.federation.desk import Desk
 from support.federation.lives import LEASE_S

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from gantree.control.federation.lease import Lease, renewed
-from gantree.federation.federated_jobs import FederatedJobs
 from gantree.federation.granted_lease import GrantedLease
+from gantree.federation.jobs.federated_jobs import FederatedJobs
 from gantree.model.federation import Renewal, Stamp
 from support.examples import seeds
 from support.federation import simulated_cluster

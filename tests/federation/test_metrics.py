@@ -2,9 +2,9 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from gantree.federation.federated_job import FederatedJob
-from gantree.federation.metrics import exposition
-from gantree.federation.rows import status
+from gantree.federation.api.metrics import exposition
+from gantree.federation.api.rows import status
+from gantree.federation.jobs.federated_job import FederatedJob
 from support.federation.desk import Desk
 
 

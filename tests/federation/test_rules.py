@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from gantree.federation import store as of_store
-from gantree.federation.choice import Offer
-from gantree.federation.federated_job import FederatedJob, Stage
-from gantree.federation.rounds import best_offer
-from gantree.federation.store import Store
+from gantree.federation.jobs import store as of_store
+from gantree.federation.jobs.choice import Offer
+from gantree.federation.jobs.federated_job import FederatedJob, Stage
+from gantree.federation.jobs.rounds import best_offer
+from gantree.federation.jobs.store import Store
 from gantree.model.errors import BadInput, Conflict
 from support.federation.desk import Desk
 from support.federation.lives import federation

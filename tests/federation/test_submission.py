@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gantree.api.routes.jobs import SubmissionRequest
-from gantree.federation.submission import federated_jobs
+from gantree.federation.api.submission import federated_jobs
 from gantree.formats.federation import read_federation
 from gantree.model.errors import BadFields, BadInput, Unsupported
 from gantree.model.federation import ChooseBy, Federation

@@ -1,9 +1,9 @@
 """The tables of routers of all clusters as the front keeps them, by versions."""
 
+from gantree.federation.api.tables import Tables
 from gantree.federation.driver import now_s
 from gantree.federation.front import Front
-from gantree.federation.store import Store
-from gantree.federation.tables import Tables
+from gantree.federation.jobs.store import Store
 from support.federation.lives import federation
 
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from gantree.federation.calls import Call, CallKind
-from gantree.federation.copies import allowed_clusters
-from gantree.federation.federated_job import FederatedJob, Stage
-from gantree.federation.federated_jobs import FederatedJobs
 from gantree.federation.granted_lease import GrantedLease
-from gantree.federation.moves import Moves
+from gantree.federation.jobs.copies import allowed_clusters
+from gantree.federation.jobs.federated_job import FederatedJob, Stage
+from gantree.federation.jobs.federated_jobs import FederatedJobs
+from gantree.federation.jobs.moves import Moves
 from gantree.model.errors import Conflict, NotFound
 from gantree.model.federation import EnforcedBy, Federation, Stamp, assignment_of
 

@@ -27,11 +27,11 @@ from gantree.api.server.listeners import Listen, bind, url_of
 from gantree.api.server.stop_signals import StopSignals
 from gantree.control.metrics.metrics import Metrics
 from gantree.executors.local.launch.open_files import raise_limit
+from gantree.federation.api.routes import FrontBackend, metrics_router, router
+from gantree.federation.api.tables import Tables
 from gantree.federation.driver import Driver, now_s
 from gantree.federation.front import Front
-from gantree.federation.routes import FrontBackend, metrics_router, router
-from gantree.federation.store import FILE, Store
-from gantree.federation.tables import Tables
+from gantree.federation.jobs.store import FILE, Store
 from gantree.journal.state_directory import StateDirectory
 from gantree.model.federation import Federation
 from gantree.text.words import plural

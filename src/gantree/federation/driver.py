@@ -18,9 +18,9 @@ from gantree.api.client.site_requests import (
     renew_lease,
 )
 from gantree.federation.calls import Call, CallKind
-from gantree.federation.choice import Offer, offer_of
-from gantree.federation.federated_job import FederatedJob
 from gantree.federation.front import NOT_TAKEN, Front
+from gantree.federation.jobs.choice import Offer, offer_of
+from gantree.federation.jobs.federated_job import FederatedJob
 from gantree.model.errors import (
     Conflict,
     Forbidden,

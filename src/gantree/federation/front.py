@@ -20,15 +20,15 @@ from typing import Any
 
 from gantree.federation.call_schedule import AGAIN_S, CallSchedule
 from gantree.federation.calls import Call, CallKind
-from gantree.federation.choice import Offer, offer_of
 from gantree.federation.clusters import Clusters
-from gantree.federation.copies import allowed_clusters, copies_of
-from gantree.federation.federated_job import FederatedJob, Stage
-from gantree.federation.federated_jobs import NOBODY, FederatedJobs
 from gantree.federation.granted_lease import GrantedLease
-from gantree.federation.moves import Moves
-from gantree.federation.rounds import Rounds, best_offer
-from gantree.federation.store import Store
+from gantree.federation.jobs.choice import Offer, offer_of
+from gantree.federation.jobs.copies import allowed_clusters, copies_of
+from gantree.federation.jobs.federated_job import FederatedJob, Stage
+from gantree.federation.jobs.federated_jobs import NOBODY, FederatedJobs
+from gantree.federation.jobs.moves import Moves
+from gantree.federation.jobs.rounds import Rounds, best_offer
+from gantree.federation.jobs.store import Store
 from gantree.model.errors import BadInput, Conflict, GantreeError, NotFound, Unsupported
 from gantree.model.federation import Assignment, Federation
 from gantree.model.phases import ENDED, Phase

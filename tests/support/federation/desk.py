@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gantree.federation.calls import Call, CallKind
-from gantree.federation.choice import Offer
-from gantree.federation.federated_job import FederatedJob, Stage
 from gantree.federation.front import Front
-from gantree.federation.store import Store
+from gantree.federation.jobs.choice import Offer
+from gantree.federation.jobs.federated_job import FederatedJob, Stage
+from gantree.federation.jobs.store import Store
 from support.federation.lives import federation
 
 KINDS = {kind.name.lower(): kind for kind in CallKind}

@@ -14,9 +14,9 @@ from itertools import count
 from random import Random
 
 from gantree.federation.calls import Call
-from gantree.federation.federated_job import FederatedJob, Stage
 from gantree.federation.front import Front
-from gantree.federation.store import Store
+from gantree.federation.jobs.federated_job import FederatedJob, Stage
+from gantree.federation.jobs.store import Store
 from gantree.model.errors import Conflict, GantreeError
 from gantree.model.federation import (
     ONE_REGION,

@@ -27,13 +27,13 @@ from gantree.api.http.responses import json_response
 from gantree.api.routes.jobs import IdempotencyKey, SubmissionRequest
 from gantree.api.routes.services.routing import RouterReportBody
 from gantree.api.routes.services.services import ServiceScaleRequest
-from gantree.federation import rows, service_rows
+from gantree.federation.api import rows, service_rows
+from gantree.federation.api.metrics import exposition
+from gantree.federation.api.route_table import divided
+from gantree.federation.api.submission import federated_jobs
+from gantree.federation.api.tables import Tables
 from gantree.federation.driver import Driver, now_s
-from gantree.federation.federated_job import FederatedJob, Stage
-from gantree.federation.metrics import exposition
-from gantree.federation.route_table import divided
-from gantree.federation.submission import federated_jobs
-from gantree.federation.tables import Tables
+from gantree.federation.jobs.federated_job import FederatedJob, Stage
 from gantree.model.errors import BadInput, Conflict, GantreeError, NotFound, Unreachable
 from gantree.model.phases import ENDED, HOLDING, Phase
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from gantree.federation.copies import copy_ids
-from gantree.federation.federated_job import FederatedJob, Stage
 from gantree.federation.granted_lease import GrantedLease
-from gantree.federation.store import Store
+from gantree.federation.jobs.copies import copy_ids
+from gantree.federation.jobs.federated_job import FederatedJob, Stage
+from gantree.federation.jobs.store import Store
 from gantree.model.errors import Conflict, NotFound
 
 NOBODY: Mapping[str, FederatedJob] = {}

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from gantree.api.routes.jobs import SubmissionRequest
-from gantree.federation.federated_job import FederatedJob, Json
+from gantree.federation.jobs.federated_job import FederatedJob, Json
 from gantree.formats import read_submission, read_submission_objects
 from gantree.formats.job.reader import Submission
 from gantree.model.errors import Unsupported

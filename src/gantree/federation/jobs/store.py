@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gantree.federation.federated_job import FederatedJob, Stage, job_from_json
+from gantree.federation.jobs.federated_job import FederatedJob, Stage, job_from_json
 from gantree.model.errors import JournalError
 
 FILE = "federation.sqlite3"

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from gantree.federation.federated_job import FederatedJob, Stage
 from gantree.federation.front import Front
 from gantree.federation.granted_lease import GrantedLease
+from gantree.federation.jobs.federated_job import FederatedJob, Stage
 
 Json = dict[str, Any]
 UNKNOWN = (

@@ -7,9 +7,9 @@ from typing import Any
 
 from gantree.api.client.async_client import AsyncClient
 from gantree.api.client.service_requests import routes
+from gantree.federation.api.route_table import ClusterTable, merged
 from gantree.federation.driver import now_s
 from gantree.federation.front import Front
-from gantree.federation.route_table import ClusterTable, merged
 from gantree.model.errors import GantreeError
 
 Json = dict[str, Any]

@@ -7,7 +7,7 @@ other copy is. A copy that was lost goes by the same rule, so it waits where the
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gantree.federation.federated_job import FederatedJob
+from gantree.federation.jobs.federated_job import FederatedJob
 from gantree.model.errors import BadInput
 from gantree.model.federation import Federation
 

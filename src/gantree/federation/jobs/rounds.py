@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from gantree.federation.choice import Offer, chosen, reason_of
-from gantree.federation.federated_job import FederatedJob
+from gantree.federation.jobs.choice import Offer, chosen, reason_of
+from gantree.federation.jobs.federated_job import FederatedJob
 from gantree.model.federation import Federation
 
 

@@ -8,8 +8,8 @@ meanwhile stays. It is chosen for anew once its cluster says that it was cancell
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gantree.federation.choice import Offer
-from gantree.federation.federated_job import FederatedJob, Stage
+from gantree.federation.jobs.choice import Offer
+from gantree.federation.jobs.federated_job import FederatedJob, Stage
 from gantree.model.federation import ChooseBy, Federation
 from gantree.model.phases import Phase
 from gantree.text.words import span

@@ -1,0 +1,1 @@
+"""What the front of a federation answers: jobs, services, tables of routers, metrics."""
