@@ -178,9 +178,10 @@ def test_an_update_replaces_replicas_and_leaves_enough_ready(stage: PodStage) ->
     least = []
 
     def done() -> bool:
-        told = status(stage)
+        is_ready = ready(stage, 2)
+        told = status(stage)  # read later: updatedReplicas may count the older revision before
         least.append(told["readyReplicas"])
-        return ready(stage, 2) and told["updatedReplicas"] == 2
+        return is_ready and told["updatedReplicas"] == 2
 
     stage.until(done)
     assert min(least) >= 2

@@ -71,8 +71,8 @@ class Shared(GangStage):
 
 @pytest.fixture
 def stage() -> Iterator[Shared]:
-    # Sockets have short paths; those of pytest's folders are long.
-    with tempfile.TemporaryDirectory(prefix="mps") as folder:
+    # Sockets have short paths; those of pytest's folders are long. A file may still be written as the folder goes.
+    with tempfile.TemporaryDirectory(prefix="mps", ignore_cleanup_errors=True) as folder:
         stage = Shared(Path(folder))
         yield stage
         stage.end_all()
