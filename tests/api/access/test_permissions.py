@@ -1,6 +1,5 @@
 """Who may do what: every route, asked by every role, about jobs that are one's own, of one's queue, and others'."""
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,27 +10,13 @@ import pytest
 from gantree.api.access.access import Caller
 from gantree.api.access.permissions import ANOTHER, KEY, Need, redacted_for
 from gantree.api.access.rate_limits import RateLimits
-from gantree.control.requests.submissions import JobSubmission
-from gantree.model.access import grant_of, narrowed
+from gantree.model.access import grant_of
 from gantree.model.jobs import Job
-from gantree.model.services import ReplicaCount, ServiceSpec
-from gantree.policy.rules import Policy
-from gantree.testing.builders import cluster, job
+from gantree.testing.builders import job
 from support.front import DAEMON_TOKEN, Front, Told
+from support.permissions import JOB, front_with_jobs
 from support.route_needs import NEEDS
 
-ACCESS = """
-users:
-  alice: {grants: {role: user, queue: research}}
-  bob: {grants: {role: user, queue: research}}
-  eve: {grants: {role: user, queue: vision}}
-  vera: {grants: {role: viewer, queue: research}}
-  wolf: {grants: {role: viewer}}
-  quinn: {grants: {role: queue_admin, queue: research}}
-  otto: {grants: {role: operator}}
-  rolf: {grants: {role: router}}
-  nils: {}
-"""
 ASKERS = ("", "nils", "eve", "bob", "vera", "alice", "wolf", "quinn", "otto", "rolf", "daemon")
 """Nobody, nobody with a role, a user of another queue, a user of the queue, and so on; alice has handed the job in."""
 FREE, WHO, MAY_NOT, NO_JOB = "ok", "401", "403", "404"
@@ -56,16 +41,6 @@ TABLE: dict[Need, dict[str, str]] = {
     Need.ROUTE: {"": WHO} | dict.fromkeys(("nils", "eve", "bob", "vera", "alice", "wolf"), MAY_NOT),
 }  # fmt: skip
 """What each is answered for each need; who is not named may."""
-JOB = {
-    "name": "new",
-    "queue": "research",
-    "hold": True,
-    "gang": [{"role": "w", "members": 1, "each": {"gpus": 1}, "run": ["true"], "env": {"K": "v1"}}],
-}
-ELASTIC = {
-    "gang": [{"role": "w", "members": 2, "each": {"gpus": 8}, "run": ["true"]}],
-    "elastic": {"min": 1, "max": 3},
-}
 BODIES: dict[str, Any] = {
     "POST /v1/jobs": {"jobs": [JOB]},
     "POST /v1/jobs/check": {"jobs": [JOB]},
@@ -140,24 +115,7 @@ FILL = {
 
 @pytest.fixture(scope="module")
 def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
-    place = tmp_path_factory.mktemp("front")
-    with Front(place, ACCESS, cluster(leaves=1, nodes=1), Policy()) as front:
-        hers = replace(job("hers", gpus=8), queue="research", user="alice")
-        role = replace(hers.roles[0], env=(("K", "v1"),), run=("run", "--api-key=abcdefghijk"))
-        behind = replace(job("behind", gpus=8), queue="research", user="bob")
-        front.on_thread(
-            lambda controller: controller.submit([replace(hers, roles=(role,))], "/", {})
-        )
-        front.on_thread(lambda controller: controller.submit([behind], "/", {}))
-        chat = replace(job("chat"), queue="research", user="alice", priority="batch")
-        services = JobSubmission((), "/", services=[ServiceSpec("chat", chat, ReplicaCount(1, 2))])
-        front.on_thread(lambda controller: controller.submit_batch([services]))
-        front.ask(
-            "alice",
-            "POST",
-            "/v1/jobs",
-            {"jobs": [{**JOB, "name": "queued", "hold": False, **ELASTIC}]},
-        )
+    with front_with_jobs(tmp_path_factory.mktemp("front")) as front:
         yield front
 
 
@@ -294,42 +252,6 @@ def test_who_may_look_and_not_read_is_told_no_value_of_a_variable(front: Front) 
     assert '"hers"' in facts and "v1" not in facts.replace("/v1", "")
 
 
-def test_of_a_service_one_is_told_what_he_may_see(front: Front) -> None:
-    role = replace(job("x").roles[0], env=(("K", "v-of-talk"),), run=("serve",))
-    talk = replace(job("talk"), queue="research", user="alice", roles=(role,))
-    handed_in = JobSubmission((), "/", services=[ServiceSpec("talk", talk, ReplicaCount(1, 2))])
-    front.on_thread(lambda controller: controller.submit_batch([handed_in]))
-    shown = {
-        asker: [
-            "talk" in front.ask(asker, "GET", "/v1/services").text,
-            "v-of-talk" in front.ask(asker, "GET", "/v1/services/talk").text,
-            "ServiceAccepted" in front.ask(asker, "GET", "/v1/facts").text,
-            "v-of-talk" in front.ask(asker, "GET", "/v1/facts").text,
-        ]
-        for asker in ("eve", "bob", "vera", "alice", "otto")
-    }
-    assert shown["eve"] == shown["bob"] == [False] * 4
-    assert shown["vera"] == [True, False, True, False]
-    assert shown["alice"] == shown["otto"] == [True] * 4
-    update = {"jobs": [{**JOB, "kind": "service", "name": "talk", "hold": None}]}
-    refused = front.ask("bob", "POST", "/v1/jobs", update)
-    assert (refused.status, "service of somebody else" in refused.text) == (403, True)
-    assert front.ask("quinn", "POST", "/v1/jobs", update).status == 201
-    assert front.ask("otto", "GET", "/v1/services/talk").json["user"] == "alice"
-
-
-def test_a_router_is_told_of_services_and_of_nothing_else(front: Front) -> None:
-    routes = {
-        asker: {row["service"] for row in front.ask(asker, "GET", "/v1/routes").json["services"]}
-        for asker in ("rolf", "quinn", "otto")
-    }
-    assert routes["rolf"] == routes["quinn"] == routes["otto"] == {"talk"}
-    token = front.token("otto", "router", "vision")
-    assert front.ask("", "GET", "/v1/routes", token=token).json["services"] == []
-    assert front.ask("", "GET", "/v1/jobs", token=token).status == 403
-    assert front.ask("", "GET", "/v1/queues", token=token).status == 403
-
-
 def test_jobs_of_others_have_no_name_in_what_one_is_told(front: Front) -> None:
     for name, queue, user in (
         ("block", "research", "alice"),
@@ -405,46 +327,6 @@ def test_a_job_may_come_after_those_that_one_may_see(front: Front) -> None:
     assert front.ask("bob", "POST", "/v1/jobs/check", after).status == 200
 
 
-def test_a_token_allows_no_more_than_its_user_and_itself(front: Front) -> None:
-    viewer, nlp = front.token("otto", "viewer"), front.token("otto", "", "vision")
-    assert front.ask("", "GET", "/v1/jobs/hers", token=viewer).status == 200
-    assert front.ask("", "POST", "/v1/jobs/hers/hold", token=viewer).status == 403
-    assert front.ask("", "GET", "/v1/jobs/hers", token=nlp).status == 404
-    assert front.ask("", "POST", "/v1/nodes/n0/cordon", {}, token=nlp).status == 403
-    wide = front.token("eve", "operator")
-    assert front.ask("", "GET", "/v1/metrics".replace("/v1", ""), token=wide).status == 403
-    own = front.token("bob", "viewer")  # a viewer sees all; bob does not
-    assert front.ask("", "GET", "/v1/jobs/behind", token=own).status == 200
-    assert front.ask("", "GET", "/v1/jobs/hers", token=own).status == 404
-    assert front.ask("", "GET", "/v1/jobs/behind/logs", token=own).status == 403
-    made = front.ask("", "POST", "/v1/tokens", {"role": "user"}, token=own)
-    assert (made.status, "more than" in made.json["detail"]) == (403, True)
-    assert front.ask("", "POST", "/v1/tokens", {"role": "viewer"}, token=own).status == 201
-
-
-def test_to_operate_is_a_power_over_the_whole_site() -> None:
-    scope = grant_of("operator", "research")
-    assert narrowed((grant_of("operator"),), scope) == (grant_of("queue_admin", "research"),)
-    assert narrowed((grant_of("user", "vision"),), scope) == ()
-    assert (
-        narrowed((grant_of("user", "research"),), grant_of("viewer", "research/nlp"))[0].queue
-        == "research/nlp"
-    )
-
-
-def test_tokens_are_listed_without_secrets_and_revoked_at_once(front: Front) -> None:
-    made = front.ask("bob", "POST", "/v1/tokens", {"expires_s": 60}).json
-    assert made["token"].startswith("gantree_") and made["user"] == "bob"
-    listed = front.ask("bob", "GET", "/v1/tokens")
-    assert made["token"] not in listed.text and made["id"] in listed.text
-    assert {row["user"] for row in listed.json["tokens"]} == {"bob"}
-    assert front.ask("eve", "DELETE", f"/v1/tokens/{made['id']}").status == 404
-    assert front.ask("", "GET", "/v1/session", token=made["token"]).json["user"] == "bob"
-    assert front.ask("bob", "DELETE", f"/v1/tokens/{made['id']}").status == 200
-    assert front.ask("", "GET", "/v1/session", token=made["token"]).status == 401
-    assert json.dumps(made["token"]) not in front.ask("otto", "GET", "/v1/audit").text
-
-
 def test_an_access_file_is_read_again_and_a_bad_one_changes_nothing(front: Front) -> None:
     before = front.access_file.read_text()
     try:
@@ -497,28 +379,6 @@ def test_what_a_job_that_was_forgotten_ran_with_is_for_nobody_who_may_only_look(
         }
     finally:
         front.controller.ledger.jobs["gone"] = before
-
-
-def test_a_token_that_leaked_makes_none_that_outlives_it(front: Front) -> None:
-    first = front.ask("otto", "POST", "/v1/tokens", {"user": "bob", "expires_s": 600}).json
-    again = first
-    for _ in range(2):
-        again = front.ask("", "POST", "/v1/tokens", {}, token=again["token"]).json
-        assert again["expires_at"] == first["expires_at"]
-    entered = front.ask("", "POST", "/v1/session", {"token": first["token"]})
-    cookie = {
-        "cookie": entered.headers["set-cookie"].partition(";")[0],
-        "origin": "http://gantree.test",
-    }
-    by_page = front.ask("", "POST", "/v1/tokens", {"expires_s": 9e6}, headers=cookie).json
-    assert by_page["expires_at"] == first["expires_at"]
-    assert front.ask("otto", "DELETE", f"/v1/tokens/{first['id']}").status == 200
-    for made in (first, again, by_page):
-        assert front.ask("", "GET", "/v1/session", token=made["token"]).status == 401
-    for_others = front.ask("otto", "POST", "/v1/tokens", {"user": "bob"}).json
-    assert for_others["expires_at"] is None
-    odd = front.ask("otto", "POST", "/v1/tokens", {"user": "a\nb"})
-    assert odd.status == 422 and "printable" in odd.text
 
 
 def test_somebody_unknown_may_ask_as_often_as_a_caller_and_holds_up_nobody(front: Front) -> None:

@@ -1,4 +1,4 @@
-"""How long tokens are good. What they allow is in `test_permissions`, sessions are in `test_sessions`."""
+"""How long tokens are good. What they allow is in `test_token_permissions`, sessions are in `test_sessions`."""
 
 import asyncio
 from pathlib import Path
